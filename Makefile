@@ -1,0 +1,31 @@
+PYTHON ?= python3
+# A virtual environment's own pip may be missing (Debian splits it off): the outer one serves it.
+PIP := $(PYTHON) -m pip --python .venv/bin/python --quiet --disable-pip-version-check
+
+.PHONY: demo test setup clean
+
+demo: .venv/demo
+	.venv/bin/python -m orfit.experiments.digits
+
+test: .venv/dev
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports --no-logo
+	.venv/bin/pytest -n 2
+
+setup: .venv/dev
+
+clean:
+	rm -rf .venv results
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv >/dev/null 2>&1 || $(PYTHON) -m venv --clear --without-pip .venv
+
+.venv/demo: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable '.[experiments]'
+	@touch $@
+
+.venv/dev: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	@touch $@ .venv/demo

@@ -1,0 +1,37 @@
+"""orfit: learn from a stream in one pass, without forgetting."""
+
+from orfit import memory
+from orfit.checkpoint import CheckpointError
+from orfit.learners import (
+    EKF,
+    NTKRLS,
+    OGD,
+    RLS,
+    SGD,
+    Greedy,
+    OneStepSGD,
+    ORFit,
+    SaturationWarning,
+    Update,
+    Updates,
+    load,
+)
+from orfit.models import Linear
+
+__all__ = [
+    "EKF",
+    "NTKRLS",
+    "OGD",
+    "RLS",
+    "SGD",
+    "CheckpointError",
+    "Greedy",
+    "Linear",
+    "ORFit",
+    "OneStepSGD",
+    "SaturationWarning",
+    "Update",
+    "Updates",
+    "load",
+    "memory",
+]

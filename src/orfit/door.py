@@ -1,0 +1,83 @@
+"""The door: what users hand in is checked here, once, before any state changes.
+
+Inside, code trusts its own. Every message says which argument, and what is wrong with it.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Array:
+    """`value` as an array of finite numbers of type `dtype`."""
+    try:
+        given = np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name} is not a rectangular array of numbers: {error}") from None
+    if given.dtype.kind not in "fiub":
+        raise ValueError(f"{name} must hold real numbers; it holds {given.dtype} values")
+    with np.errstate(over="ignore"):  # too large for float32: found as inf below
+        array = given.astype(dtype, copy=False)
+    check_finite(name, array)
+    return array
+
+
+def check_finite(name: str, array: Array) -> None:
+    """Raise if a NaN or an infinity is in `array`, saying how many and where the first one is."""
+    with np.errstate(all="ignore"):
+        if np.isfinite(array.sum()):  # one fast read; it misses nothing: NaN and inf propagate
+            return
+    bad = ~np.isfinite(array)
+    if bad.any():  # otherwise the sum of finite numbers overflowed
+        where = tuple(int(i) for i in np.argwhere(bad)[0])
+        at = f", the first at index {where[0] if len(where) == 1 else where}" if where else ""
+        raise ValueError(
+            f"{name} must be finite in {array.dtype}; {int(bad.sum())} of its {bad.size} values "
+            f"are NaN or infinite{at}"
+        )
+
+
+def fraction(name: str, value: object, *, zero: bool = False) -> float:
+    """A number in (0, 1], or in [0, 1] where `zero` is allowed."""
+    number = scalar(name, value)
+    if not (0 <= number <= 1) or (number == 0 and not zero):
+        raise ValueError(f"{name} must be in {'[' if zero else '('}0, 1]; it is {number:g}")
+    return number
+
+
+def nonnegative(name: str, value: object) -> float:
+    """A number that is zero or more."""
+    number = scalar(name, value)
+    if number < 0:
+        raise ValueError(f"{name} must not be negative; it is {number:g}")
+    return number
+
+
+def positive(name: str, value: object) -> float:
+    """A number above zero."""
+    number = scalar(name, value)
+    if number <= 0:
+        raise ValueError(f"{name} must be positive; it is {number:g}")
+    return number
+
+
+def scalar(name: str, value: object) -> float:
+    """A single finite number."""
+    array = numbers(name, value)
+    if array.ndim:
+        raise ValueError(f"{name} must be a single number; it has shape {array.shape}")
+    return float(array)
+
+
+def count(name: str, value: object, *, least: int = 1) -> int:
+    """A whole number, at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise ValueError(f"{name} must be a whole number; it is {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}; it is {value}")
+    return int(value)

@@ -1,0 +1,1 @@
+"""What the paper shows, and what is shown beyond it."""

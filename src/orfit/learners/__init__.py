@@ -1,0 +1,27 @@
+"""Step rules on a memory and a model."""
+
+from orfit.learners.base import Learner
+from orfit.learners.ekf import EKF
+from orfit.learners.greedy import Greedy
+from orfit.learners.load import load
+from orfit.learners.ogd import OGD
+from orfit.learners.orfit import OneStepSGD, ORFit, SaturationWarning
+from orfit.learners.rls import NTKRLS, RLS
+from orfit.learners.sgd import SGD
+from orfit.learners.update import Update, Updates
+
+__all__ = [
+    "EKF",
+    "NTKRLS",
+    "OGD",
+    "RLS",
+    "SGD",
+    "Greedy",
+    "Learner",
+    "ORFit",
+    "OneStepSGD",
+    "SaturationWarning",
+    "Update",
+    "Updates",
+    "load",
+]

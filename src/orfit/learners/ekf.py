@@ -1,0 +1,87 @@
+"""The extended Kalman filter on parameters that stand still."""
+
+from typing import Any
+
+import numpy as np
+
+from orfit import door, tall
+from orfit.door import Array
+from orfit.learners.onestep import OneStep
+from orfit.learners.update import Update
+from orfit.memory import Dense
+from orfit.models import Model
+
+
+class EKF(OneStep):
+    """The extended Kalman filter for a static w, measured through y = f(x; w) + v (the appendix).
+
+    noise: R, the covariance of v: a number for all outputs, or c×c, positive semidefinite.
+    prior: Π = P₀⁻¹.
+
+    With R = 0 it equals ORFit with unlimited memory, with a number R > 0 `ORFit(noise=R)`.
+    O(p²) time and memory a step.
+    """
+
+    memory: Dense
+
+    def __init__(
+        self, model: Model, *, noise: object, w0: object = None, prior: object = 1.0
+    ) -> None:
+        R = door.numbers("noise", noise)
+        if R.ndim == 0:
+            super().__init__(model, Dense(prior), w0, door.nonnegative("noise", noise))
+            self._channels: tuple[Array, Array] | None = None
+            return
+        self._channels = _channels(R, model)
+        super().__init__(model, Dense(prior), w0)
+
+    def settings(self) -> dict[str, Any]:
+        if self._channels is None:
+            return {"noise": self.noise}
+        variances, V = self._channels
+        return {"noise": ((V * variances) @ V.T).tolist()}
+
+    def _learn(self, X: Array, Y: Array) -> Update:
+        w, L = self._w.copy(), self.memory.L
+        try:
+            return super()._learn(X, Y)
+        except ValueError:  # the second of two blocks may be the one that fails
+            self._w, self.memory.L = w, L
+            raise
+
+    def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
+        """With R = V diag(ρ) Vᵀ the outputs Vᵀ y are independent channels, learned in two blocks.
+
+        First those without noise, which bind; then the others, each divided by sqrt(ρ).
+        """
+        if self._channels is None:
+            return super()._step(G, residual, noise)
+        variances, V = self._channels
+        if len(residual) % len(V):
+            raise ValueError(f"noise is {len(V)}×{len(V)}, but the model has not {len(V)} outputs")
+        points = len(residual) // len(V)
+        rho, turn = np.tile(variances, points), np.kron(np.eye(points), V)
+        before, left, novelty = self._w.copy(), turn.T @ residual, 0.0
+        for channels, unit in ((rho == 0, 0.0), (rho > 0, 1.0)):
+            if not channels.any():
+                continue
+            scale = np.sqrt(rho[channels]) if unit else np.ones(int(channels.sum()))
+            H = tall.combine(G, turn[:, channels] / scale)
+            moved = tall.inner(H, self._w - before)
+            _, new, unfitted = super()._step(H, left[channels] / scale - moved, unit)
+            novelty = max(novelty, new)
+            left[channels] = unfitted * scale
+        length = tall.norms((self._w - before)[:, None])[0]
+        return float(length), novelty, turn @ left
+
+
+def _channels(R: Array, model: Model) -> tuple[Array, Array]:
+    if R.ndim != 2 or R.shape[0] != R.shape[1] or not np.allclose(R, R.T):
+        raise ValueError(f"noise must be a number or a symmetric c×c matrix; it is {R.shape}")
+    if model.heads is not None:
+        raise ValueError("heads share one P, so their noise must be a single number")
+    variances, V = np.linalg.eigh(R)
+    rounding = len(R) * np.finfo(float).eps * np.abs(variances).max(initial=0.0)
+    if variances.min() < -rounding:
+        raise ValueError("noise must be positive semidefinite")
+    return np.where(variances > rounding, variances, 0.0), V

@@ -1,0 +1,30 @@
+"""Remember the last label and nothing else."""
+
+import numpy as np
+
+from orfit import door
+from orfit.door import Array
+from orfit.learners.base import Learner
+from orfit.learners.update import Update
+
+
+class Greedy(Learner):
+    """Predicts the latest label, whatever the input: the paper's extreme case of forgetting.
+
+    Its `w` is that label (zero at first, unless w0 says otherwise). The model says only what
+    shape a label has.
+    """
+
+    def _start(self, w0: object) -> Array:
+        return np.zeros(()) if w0 is None else np.array(door.numbers("w0", w0))
+
+    def _predict(self, X: Array) -> Array:
+        F = self.model.predict(self.model.initial(), X)
+        return np.broadcast_to(self._w, F.shape).copy()
+
+    def _learn(self, X: Array, Y: Array) -> Update:
+        F = self._predict(X)
+        residual = self._residual(F, Y)
+        length = float(np.linalg.norm(Y[-1] - self._w))
+        self._w = np.array(Y[-1])
+        return Update(F, residual, length, 1.0, Y - Y[-1], 0)

@@ -1,0 +1,62 @@
+"""Orthogonal gradient descent."""
+
+from typing import Any
+
+from orfit import door, small, tall
+from orfit.door import Array
+from orfit.learners.base import Learner, check_step
+from orfit.learners.orfit import as_basis
+from orfit.learners.sgd import descent
+from orfit.learners.update import Update
+from orfit.memory import Basis
+from orfit.models import Model
+
+
+class OGD(Learner):
+    """Orthogonal gradient descent (eq:ogd_projection): several projected steps on each block.
+
+    memory: as for `ORFit`.
+    lr: the step size, on the squared error |y − f|² (averaged over the datapoints of a block).
+    steps: how many on each block.
+
+    After the steps it remembers the fresh gradient, at the updated parameters, where ORFit
+    remembers the one it used; for linear models they are the same.
+    """
+
+    memory: Basis
+
+    def __init__(
+        self,
+        model: Model,
+        memory: Basis | int | None = None,
+        *,
+        lr: float,
+        steps: int = 1,
+        w0: object = None,
+    ) -> None:
+        super().__init__(model, w0)
+        self.memory = as_basis(memory)
+        self.memory.bind(model.size, self._w.dtype)
+        self.lr = door.positive("lr", lr)
+        self.steps = door.count("steps", steps)
+
+    def settings(self) -> dict[str, Any]:
+        return {"memory": self.memory, "lr": self.lr, "steps": self.steps}
+
+    def _learn(self, X: Array, Y: Array) -> Update:
+        w = self._w.copy()
+        prediction, G = self.model.linearize(w, X)
+        residual = self._residual(prediction, Y)
+        left = residual
+        for _ in range(self.steps):
+            g = self.memory.project(descent(G, left, w))
+            w += w.dtype.type(self.lr) * g
+            F, G = self.model.linearize(w, X)
+            left = self._residual(F, Y)
+        past = self.memory.split(G)
+        moved = w - self._w
+        length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
+        check_step(length)
+        self._w = w
+        self.memory.fold(past)
+        return Update(prediction, residual, length, past.novelty, left, self.memory.rank)

@@ -1,0 +1,46 @@
+"""Stochastic gradient descent with a fixed step size."""
+
+from typing import Any
+
+from orfit import door, small, tall
+from orfit.door import Array
+from orfit.learners.base import Learner, check_step
+from orfit.learners.update import Update, Updates
+from orfit.models import Model
+
+
+class SGD(Learner):
+    """w ← w − lr ∇|y − f|², the squared error averaged over the datapoints of a block.
+
+    The paper's multi-pass baseline: on a linear, overparameterized model and with a small enough
+    step size it converges to what ORFit finds in one pass (the corollary of thm:implicit_bias).
+    """
+
+    def __init__(self, model: Model, *, lr: float, w0: object = None) -> None:
+        super().__init__(model, w0)
+        self.lr = door.positive("lr", lr)
+
+    def settings(self) -> dict[str, Any]:
+        return {"lr": self.lr}
+
+    def learn_each(self, X: object, Y: object, *, passes: int = 1) -> Updates:
+        """Row after row, `passes` times over; tells of the last pass."""
+        for _ in range(door.count("passes", passes) - 1):
+            super().learn_each(X, Y)
+        return super().learn_each(X, Y)
+
+    def _learn(self, X: Array, Y: Array) -> Update:
+        F, G = self.model.linearize(self._w, X)
+        residual = self._residual(F, Y)
+        g = descent(G, residual, self._w)
+        length = self.lr * small.frobenius(tall.norms(g.reshape(len(g), -1)))
+        check_step(length)
+        self._w += self._w.dtype.type(self.lr) * g
+        left = residual - self.lr * tall.inner(G, g).reshape(residual.shape)
+        return Update(F, residual, length, 1.0, left, 0)
+
+
+def descent(G: Array, residual: Array, w: Array) -> Array:
+    """−∇ of the squared error, shaped like w: 2 G (y − f), averaged over the block's datapoints."""
+    columns = residual.reshape(G.shape[1], -1) * (2 / len(residual))
+    return tall.combine(G, columns).reshape(w.shape)

@@ -1,0 +1,65 @@
+"""What a learner tells of a step."""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from orfit.door import Array
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One step, told.
+
+    prediction: f before the step. For `learn` a number or (c,), for `learn_batch` (n,) or (n, c).
+    residual: y − prediction.
+    step: |Δw|.
+    novelty: |G̃| / |G|, the share of the gradient that the memory did not span.
+    conflict: what the step left of the residual (in the linearised model), shaped like it. With
+        noise = 0 it is zero unless the past, or the block itself, contradicts y; with noise > 0
+        it is what noise explains.
+    rank: how many directions the memory holds now.
+    """
+
+    prediction: Any
+    residual: Any
+    step: float
+    novelty: float
+    conflict: Any
+    rank: int
+
+    def first(self) -> "Update":
+        """The update of a block of one datapoint, as that datapoint's."""
+        return Update(
+            self.prediction[0],
+            self.residual[0],
+            self.step,
+            self.novelty,
+            self.conflict[0],
+            self.rank,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Updates:
+    """Many steps, told: the fields of `Update` as arrays, one row for each datapoint."""
+
+    prediction: Array
+    residual: Array
+    step: Array
+    novelty: Array
+    conflict: Array
+    rank: Array
+
+    def __len__(self) -> int:
+        return len(self.step)
+
+    @classmethod
+    def of(cls, updates: list[Update], labels: Array) -> "Updates":
+        """Stack the updates of single datapoints; `labels` gives the shape of no rows at all."""
+        if not updates:
+            rows, numbers = np.empty_like(labels), np.empty(0)
+            return cls(rows, rows, numbers, numbers, rows, np.empty(0, int))
+        stacked = {f.name: np.array([getattr(u, f.name) for u in updates]) for f in fields(cls)}
+        return cls(**stacked)

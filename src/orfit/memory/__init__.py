@@ -1,0 +1,23 @@
+"""What is kept of the past."""
+
+from orfit.memory.base import Memory, Split
+from orfit.memory.basis import Basis, Bounded
+from orfit.memory.dense import Dense
+from orfit.memory.latest import Latest
+from orfit.memory.nothing import Nothing
+from orfit.memory.principal import Principal
+from orfit.memory.random import Random
+from orfit.memory.unlimited import Unlimited
+
+__all__ = [
+    "Basis",
+    "Bounded",
+    "Dense",
+    "Latest",
+    "Memory",
+    "Nothing",
+    "Principal",
+    "Random",
+    "Split",
+    "Unlimited",
+]

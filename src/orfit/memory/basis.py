@@ -1,0 +1,220 @@
+"""Memories that keep directions: an orthonormal U and how much was seen along it.
+
+    A Aᵀ ≈ U Γ Γᵀ Uᵀ    for all past gradients A,    Γᵀ = `root`, upper triangular, k×k
+
+and with observation noise R they stand for
+
+    P = I − U D Uᵀ,     I − D = R (Γ Γᵀ + R I)⁻¹       R = 0: D = I, P is a projector
+
+Nothing in a step needs Γ to be diagonal, so no SVD is done to take a gradient in; `U` and `sigma`
+are brought to principal axes when somebody asks. What sets the memories apart is one method,
+`trim`: which directions go.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from orfit import door, small, tall
+from orfit.door import Array
+from orfit.memory.base import Memory, lengths, taken
+from orfit.memory.frame import Frame, Parts, split
+
+
+@dataclass(frozen=True)
+class BasisSplit:
+    """G = U C + O T, so P G = [U E, O] B with B = [EᵀC; T] and E Eᵀ = I − D."""
+
+    frame: Frame
+    parts: Parts
+    norms: Array  # n, the lengths of G's columns
+    gamma: Array  # Γᵀ, the memory's root, faded
+    noise: float
+    damped: Array | None  # H with Hᵀ H = Γ Γᵀ + R I, so E = sqrt(R) H⁻¹; None: R = 0, so E = 0
+
+    @property
+    def root(self) -> Array:
+        if self.damped is None:
+            return self.parts.T
+        C = np.sqrt(self.noise) * self.parts.C
+        return np.vstack([linalg.solve_triangular(self.damped, C, trans="T"), self.parts.T])
+
+    @property
+    def novelty(self) -> float:
+        total = small.frobenius(self.norms)
+        return small.frobenius(self.parts.T) / total if total > 0 else 0.0
+
+    def displacement(self, z: Array) -> tuple[Array, float]:
+        if self.damped is None:
+            return tall.combine(self.parts.O, z), small.frobenius(z)
+        k = len(self.parts.C)
+        Ez = linalg.solve_triangular(self.damped, np.sqrt(self.noise) * z[:k])
+        move = self.frame.combine(Ez) + tall.combine(self.parts.O, z[k:])
+        return move, float(np.hypot(small.frobenius(Ez), small.frobenius(z[k:])))
+
+
+class Basis(Memory):
+    """The common part: take gradients in, then `trim`."""
+
+    def __init__(self) -> None:
+        self._frame: Frame | None = None
+        self._root = np.empty((0, 0))
+        self._damped: tuple[float, Array] | None = None  # for which noise, H
+
+    def trim(self) -> None:
+        """Drop the directions that are too many, by `_delete`, `_reflect` or `_keep`.
+
+        `_root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them; the newest are last.
+        """
+
+    @property
+    def room(self) -> int | None:
+        """How many columns are stored before they are rotated; None where nothing is dropped."""
+        return None
+
+    def bind(self, size: int, dtype: npt.DTypeLike) -> None:
+        self._check_size(size)
+        if self._frame is None:
+            self.size = size
+            self._frame = Frame(size, dtype, self.room)
+        elif self._frame.rows.dtype != dtype:
+            raise ValueError(f"this memory holds {self._frame.rows.dtype} directions, not {dtype}")
+
+    @property
+    def frame(self) -> Frame:
+        assert self._frame is not None, "a memory is bound before it is used"
+        return self._frame
+
+    @property
+    def rank(self) -> int:
+        return len(self._root)
+
+    @property
+    def U(self) -> Array:
+        """The remembered directions, p×k orthonormal, in the order of `sigma`."""
+        if self._frame is None:
+            return np.empty((0, 0))
+        return self._frame.combine(small.principal(self._root)[1])
+
+    @property
+    def sigma(self) -> Array:
+        """How much was seen along the columns of `U`: singular values, falling."""
+        return small.principal(self._root)[0]
+
+    def absorb(self, G: object) -> None:
+        """Fold the columns of G (p×n, or one of p) into the memory (eq:svd_update).
+
+            [A G] = [U O] [[Γ, C], [0, T]]
+
+        A column that is already spanned adds no direction but still raises `sigma`.
+        This is all that is needed to use a memory by itself, as an incremental, uncentred
+        principal component analysis of a stream of columns.
+        """
+        columns = door.numbers("G", G, self.frame.rows.dtype if self._frame else _float_type(G))
+        if columns.ndim not in (1, 2):
+            raise ValueError(f"G must be p×n, or one column of p; it has shape {columns.shape}")
+        columns = columns.reshape(len(columns), -1)
+        self.bind(len(columns), columns.dtype)
+        if columns.shape[1]:
+            self.fold(self.split(columns))
+
+    def project(self, G: Array) -> Array:
+        """G − U (UᵀG), tall: what of G does not touch the past (eq:ogd_projection)."""
+        G_perp = self.frame.subtract(G, self.frame.coordinates(G))
+        return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
+
+    def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
+        norms = lengths(G)
+        parts = split(self.frame, G, norms)
+        gamma, damped = self._root, self._damped
+        if forgetting != 1:
+            gamma, damped = gamma * np.sqrt(forgetting), None
+        if noise == 0:
+            return BasisSplit(self.frame, parts, norms, gamma, noise, None)
+        if damped is None or damped[0] != noise:
+            damped = noise, small.grow(gamma, np.sqrt(noise) * np.eye(len(gamma)))
+        return BasisSplit(self.frame, parts, norms, gamma, noise, damped[1])
+
+    def fold(self, past: BasisSplit) -> None:
+        rows = np.vstack([past.parts.C, past.parts.T]).T
+        self._root = small.grow(past.gamma, rows)
+        if past.damped is None:
+            self._damped = None
+        else:
+            H = small.grow(past.damped, rows, diagonal=np.sqrt(past.noise))
+            self._damped = past.noise, H
+        self.frame.append(past.parts.O, past.parts.blur)
+        self.trim()
+
+    def _delete(self, j: int) -> None:
+        """Drop the j-th basis vector. O(k²)."""
+        self.frame.delete(j)
+        self._change_roots(lambda R: small.delete(R, j))
+
+    def _reflect(self, v: Array) -> None:
+        """Drop the direction U v, for a unit vector v. O(k²)."""
+        # The reflection that takes v to ± the last axis, which then goes.
+        u = v.copy()
+        u[-1] += np.copysign(1.0, v[-1])
+        u /= np.linalg.norm(u)
+        self.frame.reflect(u)
+        self._change_roots(lambda R: small.reflect(R, u))
+
+    def _keep(self, K: Array) -> None:
+        """Keep the directions U K, for K (k×k') with orthonormal columns. O(k³)."""
+        self.frame.turn(K)
+        self._change_roots(lambda R: small.triangle(R @ K))
+
+    def _change_roots(self, change: Callable[[Array], Array]) -> None:
+        self._root = change(self._root)
+        if self._damped is not None:  # Kᵀ (Γ Γᵀ + R I) K = (KᵀΓ) (KᵀΓ)ᵀ + R I
+            self._damped = self._damped[0], change(self._damped[1])
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        frame = self.frame
+        rows = frame.rows[: frame.stored]
+        arrays = {"rows": rows, "blur": frame.blur, "root": self._root}
+        values: dict[str, Any] = {"capacity": len(frame.rows), "rotations": frame.rotations}
+        if frame.W is not None:
+            arrays["W"] = frame.W
+        if self._damped is not None:
+            values["noise"], arrays["damped"] = self._damped
+        return arrays, values
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        frame, dtype = self.frame, self.frame.rows.dtype
+        rows = taken(arrays, "rows", dtype, None, self.size)
+        stored = len(rows)
+        W = taken(arrays, "W", np.float64, stored, None) if "W" in arrays else None
+        k = stored if W is None else W.shape[1]
+        self._root = taken(arrays, "root", np.float64, k, k)
+        if "damped" in arrays:
+            self._damped = float(values["noise"]), taken(arrays, "damped", np.float64, k, k)
+        frame.rows = np.empty((max(int(values["capacity"]), stored), rows.shape[1]), dtype)
+        frame.rows[:stored] = rows
+        frame.stored, frame.W, frame.rotations = stored, W, int(values["rotations"])
+        frame.blur = taken(arrays, "blur", np.float64, k)
+
+
+class Bounded(Basis):
+    """A memory of at most m directions."""
+
+    def __init__(self, m: int) -> None:
+        super().__init__()
+        self.m = door.count("m", m)
+
+    @property
+    def room(self) -> int:
+        # A rotation costs about m reads of the basis; a quarter more room spreads it over steps.
+        return self.m + max(4, self.m // 4)
+
+    def settings(self) -> dict[str, Any]:
+        return {"m": self.m}
+
+
+def _float_type(G: object) -> npt.DTypeLike:
+    return np.float32 if getattr(G, "dtype", None) == np.float32 else np.float64

@@ -1,0 +1,139 @@
+"""Keep the whole P, p×p: what RLS, NTK-RLS and the Kalman filter do."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+from orfit import door, small, tall
+from orfit.door import Array
+from orfit.memory.base import Memory, lengths, taken
+
+# How far back the cure of wind-up sets L, so that it is rarely needed.
+WINDUP_SETBACK = 10.0
+
+
+@dataclass(frozen=True)
+class DenseSplit:
+    """Lᵀ G = Q T, so P G = (L Q) T and Gᵀ P G = Tᵀ T."""
+
+    L: Array
+    Q: Array  # p×r orthonormal
+    T: Array  # r×n
+    blur: Array  # r, see `small.staircase`
+    total: float  # |G|
+    noise: float
+
+    @property
+    def root(self) -> Array:
+        return self.T
+
+    @property
+    def novelty(self) -> float:
+        return small.frobenius(self.T) / self.total if self.total > 0 else 0.0
+
+    def displacement(self, z: Array) -> tuple[Array, float]:
+        move = self.L @ tall.combine(self.Q, z)
+        return move, small.frobenius(tall.norms(move.reshape(len(move), -1)))
+
+
+class Dense(Memory):
+    """P = L Lᵀ, p×p, kept as its root L (Potter's square-root form), which keeps P ≥ 0.
+
+        P ← P − P G (Gᵀ P G + R I)⁻¹ Gᵀ P          (eq:rls_update, eq:rls_update_general)
+
+    O(p² n) a step, O(p²) memory. A `Basis` memory does the same in O(k n p).
+    """
+
+    def __init__(self, prior: object = 1.0) -> None:
+        """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
+        self.prior = door.numbers("prior", prior)
+        self._check_prior()
+        self.L = np.empty((0, 0))
+        self._scale = 0.0  # |L| at first
+        self._blur = 1.0  # of the worst known direction
+
+    def _check_prior(self) -> None:
+        if self.prior.ndim > 2 or (self.prior.ndim == 2 and len(set(self.prior.shape)) != 1):
+            raise ValueError(f"prior must be a number, p of them or p×p; it is {self.prior.shape}")
+        if self.prior.ndim == 2:
+            if not np.allclose(self.prior, self.prior.T):
+                raise ValueError("prior must be symmetric")
+            try:
+                linalg.cholesky(self.prior)
+            except linalg.LinAlgError:
+                raise ValueError("prior must be positive definite") from None
+        elif not (self.prior > 0).all():
+            raise ValueError("prior must be positive")
+
+    def bind(self, size: int, dtype: npt.DTypeLike) -> None:
+        self._check_size(size)
+        if self.size is not None:
+            return
+        if self.prior.ndim and len(self.prior) != size:
+            raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
+        if self.prior.ndim < 2:
+            L = np.diag(np.broadcast_to(1 / np.sqrt(self.prior), size))
+        else:
+            # Π = A Aᵀ, so P₀ = A⁻ᵀ A⁻¹.
+            A = linalg.cholesky(self.prior, lower=True)
+            L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
+        self.size, self.L = size, np.array(L, dtype, order="C")
+        self._scale = float(np.linalg.norm(self.L, 2))
+
+    @property
+    def P(self) -> Array:
+        """P = L Lᵀ, p×p."""
+        return np.asarray(self.L @ self.L.T)
+
+    @property
+    def rank(self) -> int:
+        return self.size or 0
+
+    def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
+        norms = lengths(G)
+        L = self._faded(forgetting)
+        # Without noise a spanned direction must not be divided by; with it nothing is divided by.
+        doubt = self._blur * self._scale * norms if noise == 0 else np.zeros(len(norms))
+        Q, T, blur = tall.orthonormalise(L.T @ G, doubt)
+        return DenseSplit(L, Q, T, blur, small.frobenius(norms), noise)
+
+    def fold(self, past: DenseSplit) -> None:
+        self.L = past.L
+        self._blur = max(self._blur, past.blur.max(initial=0.0))
+        if len(past.T):
+            # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − W diag(1 − sqrt(R / (s² + R))) Wᵀ.
+            W, s, _ = linalg.svd(past.T, full_matrices=False)
+            taken = 1 - np.sqrt(past.noise) / np.hypot(s, np.sqrt(past.noise))
+            K = tall.combine(past.Q, W)
+            self.L = past.L - (past.L @ K * taken.astype(K.dtype)) @ K.T
+
+    def _faded(self, forgetting: float) -> Array:
+        """L with P / forgetting: the normalised recursion, which never forms a power of it.
+
+        P grows so along directions that the stream has left, without end (wind-up), and rounding
+        relative to those drowns the rest. So P is held below a limit: eps^(-3/4) times its prior,
+        where L's rounding is still 2e-10 in float64; or forgetting^(-p), which it needs where the
+        model is overparameterized and p steps are not enough to see every direction.
+        """
+        if forgetting == 1:
+            return self.L
+        L = self.L / self.L.dtype.type(np.sqrt(forgetting))
+        type_ = np.finfo(L.dtype)
+        most = 0.4 * np.log(float(type_.max))  # of log L, so that squares are finite too
+        needed = -0.5 * len(L) * np.log(forgetting)
+        limit = self._scale * np.exp(min(most, max(-0.375 * np.log(float(type_.eps)), needed)))
+        if small.frobenius(L) > np.sqrt(len(L)) * limit:
+            W, s, Vt = linalg.svd(L)
+            L = (W * np.minimum(s, limit / WINDUP_SETBACK)) @ Vt
+        return np.asarray(L)
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {"L": self.L, "prior": self.prior}, {"scale": self._scale, "blur": self._blur}
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        self.L = taken(arrays, "L", self.L.dtype, self.size, self.size)
+        self.prior = arrays["prior"]
+        self._scale, self._blur = float(values["scale"]), float(values["blur"])

@@ -1,0 +1,11 @@
+"""Keep every direction."""
+
+from orfit.memory.basis import Basis
+
+
+class Unlimited(Basis):
+    """Every direction ever seen stays: alg:orfit1_infmem and alg:borfit_infmem.
+
+    Memory grows with the rank of what was seen, up to p×p; past predictions of a linear model do
+    not move at all (lem:step). `Principal` bounds the memory.
+    """

@@ -1,0 +1,77 @@
+"""Linear models: features, outputs, heads."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from orfit import door, tall
+from orfit.door import Array
+
+Features = Callable[[Any], Any]
+
+
+class Linear:
+    """f(x; w) = Φ(x)ᵀ w.
+
+    size: how many features Φ(x) has.
+    features: maps a batch of inputs, X (n, ...) → (n, size), or → (n, size, c) for c outputs that
+        share one w (the paper's Φ(x), p×c). The identity unless given.
+    heads: q outputs with their own weights on shared features; w is p×q. Heads share one memory,
+        so ten classes cost what one costs.
+    bias: one more feature, the constant 1, the last row of w: p = size + 1.
+    """
+
+    linear = True
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        heads: int | None = None,
+        bias: bool = False,
+        features: Features | None = None,
+    ) -> None:
+        self._features_size = door.count("size", size)
+        self.heads = None if heads is None else door.count("heads", heads)
+        if features is not None and not callable(features):
+            raise ValueError("features must be a function from a batch of inputs to its features")
+        self.bias = bool(bias)
+        self.features = features
+        self.size = self._features_size + self.bias
+        self.input_shape = (self._features_size,) if features is None else None
+
+    def initial(self) -> Array:
+        return np.zeros(self.size if self.heads is None else (self.size, self.heads))
+
+    def predict(self, w: Array, X: Array) -> Array:
+        return self.linearize(w, X)[0].astype(w.dtype)
+
+    def linearize(self, w: Array, X: Array) -> tuple[Array, Array]:
+        phi = self._phi(X, w.dtype)
+        # One gradient is one row, so G has contiguous columns.
+        rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
+        outputs = tall.inner(rows.T, w)
+        return outputs.reshape(len(phi), *phi.shape[2:], *w.shape[1:]), rows.T
+
+    def settings(self) -> dict[str, Any] | None:
+        if self.features is not None:
+            return None
+        return {"size": self._features_size, "heads": self.heads, "bias": self.bias}
+
+    def _phi(self, X: Array, dtype: Any) -> Array:
+        """(n, p), or (n, p, c)."""
+        phi = X if self.features is None else self._checked(self.features(X), len(X), dtype)
+        if self.bias:
+            ones = np.ones((len(phi), 1, *phi.shape[2:]), dtype)
+            phi = np.concatenate([phi, ones], axis=1)
+        return np.ascontiguousarray(phi)
+
+    def _checked(self, given: object, n: int, dtype: Any) -> Array:
+        phi = door.numbers("what features returned", given, dtype)
+        if phi.ndim not in (2, 3) or phi.shape[:2] != (n, self._features_size):
+            expected = f"({n}, {self._features_size}) or ({n}, {self._features_size}, c)"
+            raise ValueError(f"features must return shape {expected}; it returned {phi.shape}")
+        if phi.ndim == 3 and self.heads is not None:
+            raise ValueError("features of shape (n, size, c) and heads= exclude each other")
+        return phi

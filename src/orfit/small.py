@@ -1,0 +1,157 @@
+"""Small dense algebra: matrices with sides of the size k + n, always float64.
+
+What the memory knows of the past is kept as an upper triangular R, and every change of it keeps
+it triangular in O(k²): new rows (`grow`), a direction less (`delete`, `reflect`).
+"""
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import blas, lapack
+
+from orfit.door import Array
+
+
+def frobenius(A: Array) -> float:
+    """The root of the sum of squares, also where the squares overflow."""
+    return float(blas.dnrm2(A.ravel(order="K"))) if A.size else 0.0
+
+
+def triangle(A: Array) -> Array:
+    """An upper triangular, square R with Rᵀ R = Aᵀ A (the R of a QR)."""
+    rows, columns = A.shape
+    if not columns:
+        return np.empty((0, 0))
+    if rows < columns:
+        A = np.vstack([A, np.zeros((columns - rows, columns))])
+    return np.triu(lapack.dgeqrf(A)[0][:columns])
+
+
+def grow(R: Array, rows: Array, diagonal: float = 0.0) -> Array:
+    """Upper triangular R' with R'ᵀ R' = Rᵀ R + rowsᵀ rows. O(k² n).
+
+    `rows` (n×k') may be wider than R (k×k): the new unknowns start with `diagonal` on R's diagonal.
+    LAPACK's tpqrt is a QR that knows that the upper block is triangular already.
+    """
+    k, n, wide = R.shape[0], rows.shape[0], rows.shape[1]
+    start = np.zeros((wide, wide), order="F")
+    start[:k, :k] = R
+    start[range(k, wide), range(k, wide)] = diagonal
+    if not n or not wide:
+        return start
+    return np.asarray(lapack.dtpqrt(0, min(wide, 32), start, rows, overwrite_a=True)[0])
+
+
+def delete(R: Array, j: int) -> Array:
+    """Upper triangular R' with R'ᵀ R' = Rᵀ R less its j-th row and column. O(k²)."""
+    identity = np.eye(len(R), order="F")
+    return np.asarray(linalg.qr_delete(identity, R, j, which="col", check_finite=False)[1][:-1])
+
+
+def reflect(R: Array, u: Array) -> Array:
+    """Upper triangular R' with R'ᵀ R' = Hᵀ Rᵀ R H less the last row and column. O(k²).
+
+    H = I − 2 u uᵀ, so R H is R with a change of rank one.
+    """
+    identity = np.eye(len(R), order="F")
+    change = -2 * blas.dtrmv(R, u)
+    return np.asarray(linalg.qr_update(identity, R, change, u, check_finite=False)[1][:-1, :-1])
+
+
+def least(R: Array) -> Array:
+    """The right singular vector of R for its smallest singular value.
+
+    It is the top eigenvector of (RᵀR)⁻¹, which shows it as sharply as an SVD of R does and costs
+    a tenth of it; RᵀR itself would blur it by the square of R's condition number.
+    """
+    inverse, info = lapack.dpotri(R / np.abs(R).max())
+    if info == 0 and np.isfinite(np.diag(inverse)).all():
+        k = len(R)
+        _, vectors, _, _, info = lapack.dsyevr(inverse, range="I", il=k, iu=k)
+        if info == 0:
+            return np.asarray(vectors[:, 0])
+    return np.asarray(principal(R)[1][:, -1])
+
+
+def principal(R: Array) -> tuple[Array, Array]:
+    """Singular values, falling, and the right singular vectors of R as columns."""
+    if not len(R):
+        return np.empty(0), np.empty((0, 0))
+    _, sigma, Vt, info = lapack.dgesdd(R)
+    if info != 0:  # rare, and gesvd converges then
+        _, sigma, Vt = linalg.svd(R, lapack_driver="gesvd")
+    return sigma, Vt.T
+
+
+def staircase(R: Array, doubt: Array, cutoff: float) -> tuple[Array | None, Array, Array]:
+    """R = K T, K with orthonormal columns, T a staircase: one step for each column that is new.
+
+    R: upper triangular, of a QR. K is None for the identity, where every column is new.
+
+    A direction found as a short remainder of a long column is known no better than that: its
+    *blur*, in units of rounding, is what went into the column over what was left of it. A later
+    column with a part along a blurred direction leaves a remainder of that blur, which is no new
+    direction. `doubt` is what went into each column before R, its length and its blurred parts
+    (in a root of a sum of squares); a remainder up to cutoff · doubt makes no step.
+    """
+    rows, n = R.shape
+    blur = np.empty(min(rows, n))
+    if rows == n:
+        for j in range(n):
+            spread = np.hypot(doubt[j], frobenius(R[:j, j] * blur[:j]))
+            if abs(R[j, j]) <= cutoff * spread:
+                break
+            blur[j] = spread / abs(R[j, j])
+        else:
+            return None, R, blur
+    # Gram–Schmidt, twice, in the order of the columns.
+    K = np.empty((rows, len(blur)), order="F")
+    T = np.zeros((len(blur), n))
+    r = 0
+    for j in range(n):
+        v = R[:, j].copy()
+        for _ in range(2):
+            c = K[:, :r].T @ v
+            v -= K[:, :r] @ c
+            T[:r, j] += c
+        length = frobenius(v)
+        spread = np.hypot(doubt[j], frobenius(T[:r, j] * blur[:r]))
+        if length > cutoff * spread and r < len(blur):
+            K[:, r], T[r, j], blur[r] = v / length, length, spread / length
+            r += 1
+    return K[:, :r], T[:r], blur[:r]
+
+
+def pivots(T: Array) -> Array:
+    """The column at which each row of a staircase starts."""
+    return np.asarray(np.argmax(T != 0, axis=1))
+
+
+def fit(B: Array, noise: float, residual: Array) -> tuple[Array, Array]:
+    """The step in coordinates: z = B (Bᵀ B + noise I)⁺ residual, and what it leaves unfitted.
+
+    That is the minimiser of |Bᵀ z − residual|² + noise |z|², found from B itself: Bᵀ B would
+    square its condition number. With noise = 0, B is a staircase of full row rank (`staircase`);
+    then a square B is forward substitution, which is learning one by one, and a wide one least
+    squares.
+    """
+    steps, n = B.shape
+    if noise > 0:
+        if n == 1:
+            scale = float(B[:, 0] @ B[:, 0]) + noise
+            return B @ (residual / scale), residual * (noise / scale)
+        W, s, Vt = linalg.svd(B, full_matrices=False, check_finite=False)
+        along = Vt @ residual
+        gain, left = s / (s**2 + noise), noise / (s**2 + noise)
+        z = W @ (gain * along.T).T
+        return z, residual - Vt.T @ ((1 - left) * along.T).T
+    if steps == n:
+        return linalg.solve_triangular(B, residual, trans="T"), np.zeros_like(residual)
+    if steps == 0:
+        return np.zeros((0, *residual.shape[1:])), residual
+    # Long rows first, then pivoted Householder: stable row by row, so that rows of very
+    # different scale in one block all count (Cox and Higham, 1998).
+    order = np.argsort(-np.abs(B).max(axis=0), kind="stable")
+    Q, R, pivot = linalg.qr(B.T[order], mode="economic", pivoting=True)
+    z = np.empty((steps, *residual.shape[1:]))
+    z[pivot] = linalg.solve_triangular(R, Q.T @ residual[order])
+    return z, residual - B.T @ z

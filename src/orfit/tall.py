@@ -1,0 +1,116 @@
+"""All that touches the p dimension.
+
+A tall matrix is p×n with p the number of parameters; a small one has only sides of the size
+k + n (directions kept, columns arriving). Five operations cross from tall to small or back:
+inner products, subtracting a combination, orthonormalising a block, moving along directions,
+rotating a basis. They are here and nowhere else, so that another kind of array, or an array
+that is spread over machines, changes this file only.
+
+Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
+a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
+dtype; whatever is small is float64.
+
+All BLAS calls, here and in `small`, are SciPy's. NumPy has a BLAS of its own, with threads of its
+own; where calls alternate between the two, the idle threads of the one spin on the cores that the
+other needs, and a step takes up to five times as long.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import blas
+
+from orfit import small
+from orfit.door import Array
+
+# What is left of a column after projecting is rounding, not direction, up to so many eps of what
+# went into it. After two projections rounding leaves a few eps, whatever p is: the first one's
+# error lies in the span, and the second removes it.
+ROUNDING = 100.0
+
+GEMV = {np.dtype(np.float32): blas.sgemv, np.dtype(np.float64): blas.dgemv}
+GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
+DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
+
+
+def cutoff(dtype: np.dtype[Any]) -> float:
+    """The relative length up to which a remainder counts as nothing."""
+    return ROUNDING * float(np.finfo(dtype).eps)
+
+
+def inner(A: Array, B: Array) -> Array:
+    """Aᵀ B, small, for A (p×k) and B (p×n) or (p,).
+
+    On shards of p this, with `norms`, is what sums over them.
+    """
+    if B.ndim == 2 and B.shape[1] != 1:
+        if not A.shape[1] or not B.shape[1]:
+            return np.zeros((A.shape[1], B.shape[1]))
+        return np.asarray(GEMM[A.dtype](1.0, A, B, trans_a=1), dtype=np.float64)
+    if not A.shape[1]:
+        return np.zeros((0, *B.shape[1:]))
+    product = GEMV[A.dtype](1.0, A, B.reshape(-1), trans=1)
+    return np.asarray(product, dtype=np.float64).reshape(-1, *B.shape[1:])
+
+
+def combine(A: Array, c: Array) -> Array:
+    """A c, tall, for small c (k×n) or (k,): a move along the columns of A."""
+    if not c.size:
+        return np.zeros((len(A), *c.shape[1:]), A.dtype, order="F")
+    if c.ndim == 2 and c.shape[1] != 1:
+        return np.asarray(GEMM[A.dtype](1.0, A, c))
+    return np.asarray(GEMV[A.dtype](1.0, A, c.reshape(-1))).reshape(-1, *c.shape[1:])
+
+
+def subtract(G: Array, A: Array, c: Array) -> Array:
+    """G − A c, tall: one read of A."""
+    if not c.size:
+        return G.copy(order="F")
+    if G.ndim == 2 and G.shape[1] != 1:
+        return np.asarray(GEMM[A.dtype](-1.0, A, c, beta=1.0, c=G))
+    g = GEMV[A.dtype](-1.0, A, c.reshape(-1), beta=1.0, y=G.reshape(-1))
+    return np.asarray(g).reshape(G.shape)
+
+
+def norms(G: Array) -> Array:
+    """The length of every column."""
+    dot = DOT[G.dtype]
+    lengths = np.sqrt([float(dot(g, g)) for g in G.T])
+    # Squares leave the range of the dtype long before the lengths do: those columns again, scaled.
+    tiny, huge = np.sqrt(np.finfo(G.dtype).tiny), np.sqrt(np.finfo(G.dtype).max)
+    for j in np.flatnonzero(~((lengths > 1e4 * tiny) & (lengths < 1e-4 * huge))):
+        scale = float(np.abs(G[:, j]).max(initial=0.0))
+        if scale > 0:
+            unit = G[:, j] / G.dtype.type(scale)
+            lengths[j] = scale * np.sqrt(float(dot(unit, unit)))
+    return np.asarray(lengths)
+
+
+def orthonormalise(G: Array, doubt: Array) -> tuple[Array, Array, Array]:
+    """G = O T with orthonormal O (p×r), column after column as in alg:borfit_infmem.
+
+    A column whose remainder, orthogonal to the columns before it, is rounding adds no direction:
+    r ≤ n, and T (r×n) is a staircase, square and triangular when r = n. `doubt` and the third
+    result, the blur of each new direction, are those of `small.staircase`.
+    Householder QR, since Gram matrices lose the directions below sqrt(eps).
+    """
+    if G.shape[1] == 1:  # the common case: one gradient
+        length = norms(G)
+        if length[0] <= cutoff(G.dtype) * doubt[0]:
+            return G[:, :0], np.empty((0, 1)), np.empty(0)
+        return G / G.dtype.type(length[0]), length.reshape(1, 1), doubt / length
+    Q, R = linalg.qr(G, mode="economic", check_finite=False)
+    K, T, blur = small.staircase(R.astype(np.float64), doubt, cutoff(G.dtype))
+    return (Q if K is None else combine(Q, K)), T, blur
+
+
+def rotate(rows: Array, W: Array, block: int = 1 << 14) -> None:
+    """Replace the basis kept as `rows` (k×p) by its combinations Wᵀ rows, in place.
+
+    W is k×k', k' ≤ k. Block by block of p, so that no second copy of the basis is made.
+    """
+    k, kept = W.shape
+    for start in range(0, rows.shape[1], block):
+        part = rows[:k, start : start + block].T
+        rows[:kept, start : start + block] = np.asarray(GEMM[rows.dtype](1.0, part, W)).T

@@ -1,0 +1,117 @@
+"""Independent answers: closed forms, and the paper's algorithms typed out line by line.
+
+Nothing here imports orfit.
+"""
+
+import numpy as np
+
+
+def nearest_interpolator(A, y, w0):
+    """argmin |w − w0| s.t. A w = y (eq:implicit_bias), A: (n, p), y: (n,) or (n, q).
+
+    Rows are normalised first: that changes nothing of the problem and all of its conditioning.
+    """
+    scale = np.linalg.norm(A, axis=1)
+    scale[scale == 0] = 1
+    residual = ((y - A @ w0).T / scale).T
+    return w0 + np.linalg.lstsq(A / scale[:, None], residual, rcond=1e-11)[0]
+
+
+def ridge(A, y, w0, noise, weights=None):
+    """argmin Σ weights (y − A w)² + noise |w − w0|², by the augmented least-squares problem."""
+    p = A.shape[1]
+    root = np.sqrt(np.ones(len(A)) if weights is None else weights)
+    stacked = np.vstack([root[:, None] * A, np.sqrt(noise) * np.eye(p)])
+    residual = (root * (y - A @ w0).T).T
+    return (
+        w0 + np.linalg.lstsq(stacked, np.concatenate([residual, np.zeros((p, *w0.shape[1:]))]))[0]
+    )
+
+
+def orfit_unlimited(X, y, w0):
+    """alg:orfit1_infmem."""
+    U, w = np.zeros((X.shape[1], 0)), w0.copy()
+    for x, label in zip(X, y, strict=True):
+        g = x
+        g_tilde = g - U @ (U.T @ g)
+        eta = (x @ w - label) / (g @ g_tilde)
+        w = w - eta * g_tilde
+        U = np.column_stack([U, g_tilde / np.linalg.norm(g_tilde)])
+    return w, U
+
+
+def batch_orfit_unlimited(blocks, w0):
+    """alg:borfit_infmem, for blocks (Phi, y) with Phi: (n, p)."""
+    U, w = np.zeros((len(w0), 0)), w0.copy()
+    for A, y in blocks:
+        G = A.T
+        G_tilde = G - U @ (U.T @ G)
+        w = w - G_tilde @ np.linalg.inv(G.T @ G_tilde) @ (A @ w - y)
+        for g in G.T:
+            g_tilde = g - U @ (U.T @ g)
+            U = np.column_stack([U, g_tilde / np.linalg.norm(g_tilde)])
+    return w, U
+
+
+def batch_orfit_limited(blocks, w0, m):
+    """alg:orfit_ipca and alg:borfit_ipca, for blocks (Phi, y) with Phi: (n, p)."""
+    U, sigma, w = np.zeros((len(w0), 0)), np.zeros(0), w0.copy()
+    for A, y in blocks:
+        G = A.T
+        G_tilde = G - U @ (U.T @ G)
+        w = w - G_tilde @ np.linalg.inv(G.T @ G_tilde) @ (A @ w - y)
+        G_orth = np.linalg.qr(G_tilde)[0]
+        k, n = U.shape[1], G.shape[1]
+        bordered = np.block([[np.diag(sigma), U.T @ G], [np.zeros((n, k)), G_orth.T @ G_tilde]])
+        U_tilde, sigma, _ = np.linalg.svd(bordered)
+        U = np.column_stack([U, G_orth]) @ U_tilde
+        U, sigma = U[:, :m], sigma[:m]
+    return w, U, sigma
+
+
+def orfit_subset(X, y, w0, choose):
+    """ORFit-random and ORFit-latest (subsec:exp_limit): choose(k) says which of k vectors stay."""
+    U, w = np.zeros((X.shape[1], 0)), w0.copy()
+    for x, label in zip(X, y, strict=True):
+        g_tilde = x - U @ (U.T @ x)
+        w = w - (x @ w - label) / (x @ g_tilde) * g_tilde
+        U = np.column_stack([U, g_tilde / np.linalg.norm(g_tilde)])
+        U = U[:, choose(U.shape[1])]
+    return w, U
+
+
+def ew_rls(X, y, w0, forgetting, prior):
+    """eq:rls_update, with its λ^i as printed."""
+    w, P = w0.copy(), np.linalg.inv(prior)
+    for i, (x, label) in enumerate(zip(X, y, strict=True), start=1):
+        Px = P @ x
+        denominator = forgetting**i + x @ Px
+        w = w + Px / denominator * (label - x @ w)
+        P = P - np.outer(Px, Px) / denominator
+    return w, P
+
+
+def ekf(gradient_and_value, data, w0, R, P0):
+    """The appendix's filter, with the ∇ that it omits, for c outputs."""
+    w, Q = w0.copy(), P0.copy()
+    for x, y in data:
+        f, H = gradient_and_value(x, w)  # H: (c, p)
+        L = Q @ H.T @ np.linalg.inv(H @ Q @ H.T + R)
+        w = w + L @ (y - f)
+        Q = Q - L @ H @ Q
+    return w, Q
+
+
+def faded_ridge(X, y, w0, noise, forgetting):
+    """What `ORFit(noise, forgetting)` minimises, in information form.
+
+    Σ λ^(i−k) (y_k − x_kᵀ w)²  +  noise (λ^i |w − w0|² + (1−λ) Σ λ^(i−k) |w − w_(k−1)|²)
+    """
+    p = X.shape[1]
+    information, vector, w = noise * np.eye(p), noise * w0, w0.copy()
+    for x, label in zip(X, y, strict=True):
+        information = forgetting * information + (1 - forgetting) * noise * np.eye(p)
+        information += np.outer(x, x)
+        vector = forgetting * vector + (1 - forgetting) * noise * w + x * label
+        w = np.linalg.solve(information, vector)
+    return w

@@ -1,0 +1,38 @@
+"""Every Python block of the README and of docs/ runs, page by page, top to bottom."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    for block in BLOCK.findall(page.read_text()):
+        exec(compile(block, page.name, "exec"), scope)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / target).exists(), target
+
+
+def test_the_readme_says_what_its_example_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    exec(BLOCK.findall((ROOT / "README.md").read_text())[0], {})
+    kept, conflict = map(float, capsys.readouterr().out.split())
+    assert abs(kept) < 1e-9
+    assert conflict == pytest.approx(5)
+
+
+def test_the_exponential_of_the_docs_is_found(tmp_path, monkeypatch):
+    scope = {}
+    exec(BLOCK.findall((ROOT / "docs" / "extending.md").read_text())[0], scope)
+    assert scope["learner"].w == pytest.approx([2, 0.5], abs=0.01)

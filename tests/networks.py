@@ -17,7 +17,7 @@ class TanhNetwork:
         return self._start
 
     def settings(self):
-        return None
+        return {}
 
     def _unpack(self, w):
         A = w[: self.hidden * self.inputs].reshape(self.hidden, self.inputs)

@@ -9,6 +9,8 @@ import oracles
 import orfit
 from problems import assert_close, conditioning, problems
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 Memory = orfit.memory
 seeds = st.integers(0, 2**32 - 1)
 

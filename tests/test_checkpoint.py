@@ -17,6 +17,7 @@ import safetensors
 import safetensors.numpy
 
 import orfit
+from networks import TanhNetwork
 
 
 @pytest.fixture
@@ -138,9 +139,58 @@ def test_the_model_is_passed_back_by_the_caller(tmp_path):
         orfit.load(tmp_path / "file")
     restored = orfit.load(tmp_path / "file", model=orfit.Linear(5, features=features))
     assert restored.predict([2.0]) == pytest.approx(3.0)
-    for other in (orfit.Linear(4, features=features), orfit.Linear(5, heads=5, features=features)):
-        with pytest.raises(orfit.CheckpointError, match="saved with a model of 5 parameters"):
+    for other, message in (
+        (orfit.Linear(4, features=features), "size 5; the one passed has .*size 4"),
+        (orfit.Linear(5, heads=5, features=features), "heads None; the one passed has .*heads 5"),
+        (orfit.Linear(4, bias=True, features=features), "'bias': False.*'bias': True"),
+        (orfit.Linear(5), "features"),
+        (TanhNetwork(4, 1), "kind Linear.*kind TanhNetwork"),
+    ):
+        with pytest.raises(orfit.CheckpointError, match=message):
             orfit.load(tmp_path / "file", model=other)
+    with pytest.raises(ValueError, match="model must be a model.*has no size"):
+        orfit.load(tmp_path / "file", model=features)
+
+
+class Heaviest(orfit.memory.Bounded):
+    """A memory that orfit does not know."""
+
+    def trim(self):
+        while self.rank > self.m:
+            self._delete(int(np.argmin(np.linalg.norm(self._root, axis=0))))
+
+
+def test_a_memory_of_ones_own_is_passed_back_too(tmp_path, rng):
+    X, y = rng.standard_normal((20, 9)), rng.standard_normal(20)
+    learner = orfit.ORFit(orfit.Linear(9), Heaviest(3))
+    learner.learn_each(X, y)
+    learner.save(tmp_path / "file")
+    with pytest.raises(orfit.CheckpointError, match="kind Heaviest, unknown here; pass a new one"):
+        orfit.load(tmp_path / "file")
+    with pytest.raises(orfit.CheckpointError, match="memory Heaviest .*not with Latest"):
+        orfit.load(tmp_path / "file", memory=orfit.memory.Latest(3))
+    restored = orfit.load(tmp_path / "file", memory=Heaviest(3))
+    for each in (learner, restored):
+        each.learn_each(X, y)
+    assert (restored.w == learner.w).all()
+
+
+def test_saving_through_a_link_and_to_nowhere(learner, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    learner.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert orfit.load(tmp_path / "target").seen == 30
+    with pytest.raises(FileNotFoundError, match="no folder .*nowhere to save to"):
+        learner.save(tmp_path / "nowhere" / "file")
+
+
+def test_what_a_killed_process_left_is_swept_up(learner, tmp_path):
+    fresh, old = tmp_path / ".file.abc.saving", tmp_path / ".file.def.saving"
+    for left in (fresh, old):
+        left.write_bytes(b"half of it")
+    os.utime(old, (0, 0))
+    learner.save(tmp_path / "file")
+    assert sorted(os.listdir(tmp_path)) == [".file.abc.saving", "file"]
 
 
 def test_a_failed_save_leaves_the_old_file(learner, tmp_path, monkeypatch):

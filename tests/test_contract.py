@@ -32,7 +32,10 @@ LEARNERS = {
     "Greedy": orfit.Greedy,
 }
 # Small models run full here, which is tested elsewhere.
-pytestmark = pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::orfit.SaturationWarning"),
+    pytest.mark.usefixtures("both_paths"),
+]
 
 LINEAR_ONLY = {"RLS", "RLS weighted", "RLS limit"}
 
@@ -148,6 +151,7 @@ def test_an_empty_batch_changes_nothing(learner, model):
         updates = learner.learn_each(X[:0], Y[:0])
         assert len(updates) == 0
         assert updates.residual.shape == Y[:0].shape
+        assert len(learner.learn_each([], [])) == 0
         assert state(learner) == before
         learner.learn_batch(X, Y)
 
@@ -163,7 +167,7 @@ def bad_inputs(x, y):
     yield x, np.full_like(y, -np.inf), "y must be finite"
     yield np.append(x, 1.0).reshape(-1), y, "x must have shape"
     yield x[None], y, "x must have shape"
-    yield x, np.append(y, [1.0, 1.0]), "y must have shape"
+    yield x, np.append(y, [1.0, 1.0]), "y must (have shape|be a single number)"
     yield np.array(x, object), y, "x must hold real numbers; it holds object"
     yield np.array(x, complex), y, "x must hold real numbers; it holds complex"
     yield x, "seven", "y must hold real numbers"
@@ -189,7 +193,7 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model):
             (spoiled, np.array([*Y, bad_y]), r"X must be finite.*the first at index \(?2"),
             (X, Y[:-1], "X has 4 datapoints, but Y has 3"),
             (X, np.full_like(Y, np.inf), "Y must be finite"),
-            (X, np.zeros((4, 9)), "y must have shape"),
+            (X, np.zeros((4, 9)), "y must (have shape|be a single number)"),
             (X, 1.0, "many datapoints"),
             (np.zeros((4, 7, 7)), Y, "X must have shape"),
             ("abc", Y, "X must hold real numbers"),
@@ -206,7 +210,7 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model):
 def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, tmp_path):
     X, Y = stream(model, 40)
     learner = make(learner, model)
-    needs_model = learner.model.settings() is None
+    needs_model = not learner.model.settings() or learner.model.features is not None
     again = {"model": MODELS[model][0]()} if needs_model else {}
     learner.save(tmp_path / "fresh")
     assert same(orfit.load(tmp_path / "fresh", **again), learner)
@@ -268,7 +272,10 @@ def test_lists_and_numbers_are_data_too():
     ("make_it", "message"),
     [
         (lambda m: orfit.ORFit(m, 0), "memory must be at least 1"),
-        (lambda m: orfit.ORFit(m, 2.5), "memory must be a whole number"),
+        (lambda m: orfit.ORFit(m, 2.5), "memory must be None, a whole number, or"),
+        (lambda m: orfit.ORFit(m, orfit.memory.Dense()), "a memory of directions such as"),
+        (lambda m: orfit.ORFit(orfit.Linear), "not a class"),
+        (lambda m: orfit.ORFit(3), "model must be a model"),
         (lambda m: orfit.ORFit(m, noise=-1), "noise must not be negative"),
         (lambda m: orfit.ORFit(m, noise=[1, 2]), "noise must be a single number"),
         (lambda m: orfit.ORFit(m, forgetting=0), r"forgetting must be in \(0, 1\]"),
@@ -313,6 +320,53 @@ def test_features_that_return_nonsense(features, message):
     with pytest.raises(ValueError, match=message):
         learner.learn(np.ones(4), np.ones(2))
     assert state(learner) == before
+
+
+def test_features_may_work_in_place_and_get_a_batch():
+    def in_place(X):
+        X *= 2
+        return X
+
+    x = np.ones(3)
+    orfit.ORFit(orfit.Linear(3, features=in_place)).learn(x, 1.0)
+    assert (x == 1).all()
+    learner = orfit.ORFit(orfit.Linear(2, features=lambda x: np.array([x[0], x[1]])))
+    with pytest.raises(ValueError, match="it is given many inputs at once"):
+        learner.learn([1.0, 2.0], 1.0)
+
+
+def test_a_model_that_breaks_its_word():
+    class Transposed(TanhNetwork):
+        def linearize(self, w, X):
+            F, G = super().linearize(w, X)
+            return F, G.T
+
+    class Long(TanhNetwork):
+        def initial(self):
+            return np.zeros(self.size + 1)
+
+    class Mute:
+        size = 3
+
+    with pytest.raises(ValueError, match=r"gradient of shape \(9, 1\); it returned \(1, 9\)"):
+        orfit.ORFit(Transposed(2, 3)).learn([1, 2], 1)
+    with pytest.raises(ValueError, match=r"initial\(\) must have shape \(9,\); it has \(10,\)"):
+        orfit.ORFit(Long(2, 3))
+    with pytest.raises(ValueError, match="no heads, no input_shape"):
+        orfit.ORFit(Mute())
+
+
+def test_masked_values_are_not_numbers():
+    learner = orfit.ORFit(orfit.Linear(3))
+    with pytest.raises(ValueError, match="x has masked values"):
+        learner.learn(np.ma.masked_equal([1.0, 2.0, 9.0], 9.0), 1.0)
+    learner.learn(np.ma.masked_equal([1.0, 2.0, 3.0], 9.0), 1.0)
+
+
+def test_a_learner_shows_what_it_is():
+    learner = orfit.ORFit(orfit.Linear(3, heads=2), 2, noise=0.5)
+    expected = "<ORFit(Linear(3, heads=2), Principal(m=2), noise=0.5, forgetting=1.0), seen=0>"
+    assert repr(learner) == expected
 
 
 def test_a_model_that_gives_no_finite_gradient():

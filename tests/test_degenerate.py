@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 import orfit
 
+pytestmark = pytest.mark.usefixtures("both_paths")
+
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from([np.float32, np.float64])
 

@@ -100,6 +100,21 @@ def test_a_memory_refuses_what_it_cannot_hold(rng):
             Principal(bad)
 
 
+def test_a_memory_belongs_to_one_learner():
+    memory = Principal(3)
+    orfit.ORFit(orfit.Linear(4), memory)
+    with pytest.raises(ValueError, match="belongs to another learner"):
+        orfit.ORFit(orfit.Linear(4), memory)
+
+
+def test_a_bounded_memory_must_say_what_goes():
+    class Forgetful(orfit.memory.Bounded):
+        pass
+
+    with pytest.raises(TypeError, match="trim"):
+        Forgetful(3)
+
+
 def test_a_pca_of_float32_columns_stays_float32(rng):
     memory = Principal(3)
     memory.absorb(rng.standard_normal((6, 2)).astype(np.float32))

@@ -1,5 +1,7 @@
 """orfit: learn from a stream in one pass, without forgetting."""
 
+from importlib.metadata import version
+
 from orfit import memory
 from orfit.checkpoint import CheckpointError
 from orfit.learners import (
@@ -17,6 +19,8 @@ from orfit.learners import (
     load,
 )
 from orfit.models import Linear
+
+__version__ = version("orfit")
 
 __all__ = [
     "EKF",

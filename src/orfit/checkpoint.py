@@ -3,9 +3,12 @@
 The format knows nothing of learners. Never pickle: a file from elsewhere can at worst be refused.
 """
 
+import contextlib
+import glob
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,8 @@ from orfit.door import Array
 
 FORMAT = 1
 KEY = "orfit"
+SUFFIX = ".saving"
+ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed
 
 
 class CheckpointError(ValueError):
@@ -25,7 +30,10 @@ class CheckpointError(ValueError):
 
 def write(path: str | os.PathLike[str], arrays: dict[str, Array], header: dict[str, Any]) -> None:
     """Write the file, or leave the old one as it was: temporary file, fsync, rename."""
-    target = Path(path)
+    target = Path(path).resolve()  # through a link, to the file it names
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {target.parent} to save to")
+    _sweep(target)
     # BLAS rounds differently for rows and for columns, so the order of an array in memory is part
     # of a state that goes on bit-equally; safetensors keeps C order only.
     transposed = [name for name, array in arrays.items() if _by_columns(array)]
@@ -33,7 +41,9 @@ def write(path: str | os.PathLike[str], arrays: dict[str, Array], header: dict[s
         name: np.array(a.T if _by_columns(a) else a, order="C") for name, a in arrays.items()
     }
     metadata = {KEY: json.dumps({"format": FORMAT, "transposed": transposed} | header)}
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    handle, temporary = tempfile.mkstemp(
+        dir=target.parent, prefix=f".{target.name}.", suffix=SUFFIX
+    )
     try:
         os.close(handle)
         safetensors.numpy.save_file(tensors, temporary, metadata)
@@ -75,6 +85,14 @@ def _header(text: str | None, path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{os.fspath(path)} has format {version}; this orfit reads up to {FORMAT}: upgrade it"
         )
     return dict(header)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left of this checkpoint, so that they do not fill the disk."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*{SUFFIX}"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > ABANDONED:
+                left.unlink()
 
 
 def _by_columns(array: Array) -> bool:

@@ -15,12 +15,17 @@ DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Array:
     """`value` as an array of finite numbers of type `dtype`."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise ValueError(f"{name} has masked values; leave those rows out, or fill them")
     try:
         given = np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} is not a rectangular array of numbers: {error}") from None
     if given.dtype.kind not in "fiub":
-        raise ValueError(f"{name} must hold real numbers; it holds {given.dtype} values")
+        raise ValueError(
+            f"{name} must hold real numbers; it holds {given.dtype} values "
+            f"(if they are numbers all the same, np.asarray({name}, float) makes them so)"
+        )
     with np.errstate(over="ignore"):  # too large for float32: found as inf below
         array = given.astype(dtype, copy=False)
     check_finite(name, array)

@@ -63,12 +63,16 @@ def least(R: Array) -> Array:
     It is the top eigenvector of (RᵀR)⁻¹, which shows it as sharply as an SVD of R does and costs
     a tenth of it; RᵀR itself would blur it by the square of R's condition number.
     """
-    inverse, info = lapack.dpotri(R / np.abs(R).max())
-    if info == 0 and np.isfinite(np.diag(inverse)).all():
+    # Not potri: OpenBLAS runs it on all threads at any size, milliseconds where a core is busy.
+    inverse, info = lapack.dtrtri(R / np.abs(R).max())
+    if info == 0:
         k = len(R)
-        _, vectors, _, _, info = lapack.dsyevr(inverse, range="I", il=k, iu=k)
-        if info == 0:
-            return np.asarray(vectors[:, 0])
+        with np.errstate(over="ignore"):
+            squared = blas.dsyrk(1.0, inverse)
+        if np.isfinite(np.diag(squared)).all():
+            _, vectors, _, _, info = lapack.dsyevr(squared, range="I", il=k, iu=k)
+            if info == 0:
+                return np.asarray(vectors[:, 0])
     return np.asarray(principal(R)[1][:, -1])
 
 

@@ -12,7 +12,7 @@ from orfit import checkpoint, door
 from orfit.door import Array
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
-from orfit.models import Model
+from orfit.models import Model, check_model
 
 
 class Learner(ABC):
@@ -26,6 +26,7 @@ class Learner(ABC):
 
     def __init__(self, model: Model, w0: object = None) -> None:
         """w0: where to start; its dtype, float32 or float64, is the learner's."""
+        check_model(model)
         self.model = model
         self._w = self._start(w0)
         self._seen = 0
@@ -71,10 +72,7 @@ class Learner(ABC):
 
     def learn_each(self, X: object, Y: object) -> Updates:
         """Learn many datapoints one after another: what a loop of `learn` gives."""
-        inputs, labels = self._many(X, Y)
-        rows = range(len(inputs))
-        updates = [self._learn_block(inputs[i : i + 1], labels[i : i + 1]).first() for i in rows]
-        return Updates.of(updates, labels)
+        return self._learn_rows(*self._many(X, Y))
 
     def predict(self, X: object) -> Any:
         """f(x; w) for one datapoint, x (d,), or for many, X (n, d). Changes nothing."""
@@ -108,6 +106,12 @@ class Learner(ABC):
             arrays |= {f"memory.{name}": array for name, array in state.items()}
         checkpoint.write(path, arrays, header)
 
+    def __repr__(self) -> str:
+        settings = self.settings()
+        parts = [repr(settings.pop("memory"))] if "memory" in settings else []
+        parts += [f"{name}={value}" for name, value in settings.items()]
+        return f"<{type(self).__name__}({', '.join([repr(self.model), *parts])}), seen={self.seen}>"
+
     @property
     def _dtype(self) -> npt.DTypeLike:
         return self._w.dtype
@@ -128,14 +132,30 @@ class Learner(ABC):
 
     def _learn_block(self, X: Array, Y: Array) -> Update:
         update = self._learn(X, Y)
+        self._count(X, Y)
+        return update
+
+    def _learn_rows(self, X: Array, Y: Array) -> Updates:
+        """Learn rows one after another: a loop, unless a subclass knows a faster way."""
+        rows = range(len(X))
+        updates = [self._learn_block(X[i : i + 1], Y[i : i + 1]).first() for i in rows]
+        return Updates.of(updates, Y)
+
+    def _count(self, X: Array, Y: Array) -> None:
+        """Take note of datapoints that have been learned."""
         self._seen += len(X)
         self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
-        return update
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
         inputs, labels = door.numbers("X", X, self._dtype), door.numbers("Y", Y)
         if inputs.ndim == 0 or labels.ndim == 0:
-            raise ValueError("X and Y must hold many datapoints; for a single one there is learn")
+            raise ValueError(
+                f"X and Y must hold many datapoints; they have shapes {inputs.shape} and "
+                f"{labels.shape}. For a single one there is learn"
+            )
+        if inputs.shape == labels.shape == (0,):  # empty lists
+            inputs = inputs.reshape(0, *(self._input_shape or ()))
+            labels = labels.reshape(0, *self._label_shape)
         self._check_inputs("X", inputs)
         if len(inputs) != len(labels):
             raise ValueError(f"X has {len(inputs)} datapoints, but Y has {len(labels)} labels")
@@ -143,26 +163,36 @@ class Learner(ABC):
 
     def _check_inputs(self, name: str, X: Array, *, one: bool = False) -> None:
         shape = self._input_shape
-        if shape is not None and X.shape[1:] != shape:
-            expected = str(shape) if one else "(n, " + ", ".join(map(str, shape)) + ")"
-            raise ValueError(
-                f"{name} must have shape {expected}; it has {X.shape[1:] if one else X.shape}"
-            )
+        if shape is None or X.shape[1:] == shape:
+            return
+        if one:
+            hint = " (many at once go to learn_batch or learn_each)" if X.ndim > 2 else ""
+            raise ValueError(f"{name} must have shape {shape}; it has {X.shape[1:]}{hint}")
+        many = "(" + ", ".join(["n", *map(str, shape)]) + ("," if not shape else "") + ")"
+        raise ValueError(f"{name} must have shape {many}; it has {X.shape}")
 
-    def _residual(self, F: Array, Y: Array) -> Array:
-        """Y − F, where the labels have the shape of the predictions."""
+    def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Array]:
+        """F, the residual Y − F, and G, where they have the shapes that they should."""
+        F, G = self.model.linearize(w, X)
         if Y.shape != F.shape:
+            each, given = F.shape[1:], Y.shape[1:]
+            wanted = f"have shape {each}" if each else "be a single number"
+            raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}")
+        columns = len(F) if self.model.heads is not None else F.size
+        if G.shape != (self.model.size, columns):
             raise ValueError(
-                f"y must have shape {F.shape[1:]} for each datapoint; it has {Y.shape[1:]}"
+                f"the model's linearize must return a gradient of shape "
+                f"({self.model.size}, {columns}); it returned {G.shape}"
             )
-        door.check_finite("the model's prediction", F)
-        return np.asarray(Y - F)
+        if not np.isfinite(F).all():
+            raise ValueError(f"the model's prediction leaves the finite numbers of {w.dtype}")
+        return F, np.asarray(Y - F), G
 
 
-def check_step(step: Array | float) -> None:
+def check_step(step: Array | float, remedy: str = "scale x or y") -> None:
     """Refuse a step that would leave the finite numbers."""
     if not np.isfinite(step).all():
-        raise ValueError("the step overflows: the residual is too large for the gradient")
+        raise ValueError(f"the step overflows: {remedy}")
 
 
 def described(part: Memory | Model) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class EKF(OneStep):
             return super()._step(G, residual, noise)
         variances, V = self._channels
         if len(residual) % len(V):
-            raise ValueError(f"noise is {len(V)}×{len(V)}, but the model has not {len(V)} outputs")
+            raise ValueError(f"noise is {len(V)}×{len(V)}, which does not fit the model's outputs")
         points = len(residual) // len(V)
         rho, turn = np.tile(variances, points), np.kron(np.eye(points), V)
         before, left, novelty = self._w.copy(), turn.T @ residual, 0.0

@@ -24,7 +24,9 @@ class Greedy(Learner):
 
     def _learn(self, X: Array, Y: Array) -> Update:
         F = self._predict(X)
-        residual = self._residual(F, Y)
+        if Y.shape != F.shape:
+            raise ValueError(f"y must have shape {F.shape[1:]} for each datapoint")
+        residual = Y - F
         length = float(np.linalg.norm(Y[-1] - self._w))
         self._w = np.array(Y[-1])
         return Update(F, residual, length, 1.0, Y - Y[-1], 0)

@@ -3,45 +3,56 @@
 import os
 from typing import Any
 
-from orfit import checkpoint, memory, models
+from orfit import checkpoint, models
+from orfit import memory as memories
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
-from orfit.learners.base import Learner
+from orfit.learners.base import Learner, described
 from orfit.learners.ekf import EKF
 from orfit.learners.greedy import Greedy
 from orfit.learners.ogd import OGD
 from orfit.learners.orfit import OneStepSGD, ORFit
 from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.sgd import SGD
-from orfit.models import Model
+from orfit.memory import Memory
+from orfit.models import Model, check_model
 
 KINDS: dict[str, type[Learner]] = {
     kind.__name__: kind for kind in (ORFit, OneStepSGD, NTKRLS, RLS, EKF, OGD, SGD, Greedy)
 }
 
 
-def load(path: str | os.PathLike[str], model: Model | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    model: Model | None = None,
+    memory: Memory | None = None,
+) -> Any:
     """The learner that `save` wrote to `path`; it goes on bit-equally to one never saved.
 
     model: needed where the saved learner's model is Python code (a feature map, a network), which
-        no file holds; it must have the shape of the saved one.
+        no file holds; it must be like the saved one.
+    memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
     """
+    if model is not None:
+        check_model(model)
     arrays, header = checkpoint.read(path)
     try:
-        return _restore(arrays, header, model)
+        return _restore(arrays, header, model, memory)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
         raise CheckpointError(f"{os.fspath(path)} is damaged ({error})") from None
 
 
-def _restore(arrays: dict[str, Array], header: dict[str, Any], model: Model | None) -> Learner:
+def _restore(
+    arrays: dict[str, Array], header: dict[str, Any], model: Model | None, memory: Memory | None
+) -> Learner:
     if header["kind"] not in KINDS:
         raise CheckpointError(f"it holds a learner of the kind {header['kind']}, unknown here")
     model = _model(header["model"], model)
     settings = header["settings"]
     if "memory" in settings:
-        settings = settings | {"memory": _memory(settings["memory"])}
+        settings = settings | {"memory": _memory(settings["memory"], memory)}
     learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)
     if learner.memory is not None:
         of_memory = {name: array for name, array in arrays.items() if name.startswith("memory.")}
@@ -54,27 +65,35 @@ def _restore(arrays: dict[str, Array], header: dict[str, Any], model: Model | No
     return learner
 
 
-def _memory(kept: dict[str, Any]) -> memory.Memory:
-    if kept["kind"] not in memory.__all__:
-        raise CheckpointError(f"it holds a memory of the kind {kept['kind']}, unknown here")
-    kind = getattr(memory, kept["kind"])
-    made: memory.Memory = kind(**kept["settings"])
-    return made
+def _memory(saved: dict[str, Any], given: Memory | None) -> Memory:
+    if given is None:
+        if saved["kind"] not in memories.__all__:
+            raise CheckpointError(
+                f"it holds a memory of the kind {saved['kind']}, unknown here; "
+                "pass a new one of that kind to load, memory=…"
+            )
+        made: Memory = getattr(memories, saved["kind"])(**saved["settings"])
+        return made
+    if described(given) != saved:
+        raise CheckpointError(
+            f"it was saved with the memory {saved['kind']} {saved['settings']}, not with {given!r}"
+        )
+    return given
 
 
 def _model(saved: dict[str, Any], given: Model | None) -> Model:
     if given is None:
-        if saved["settings"] is None or saved["kind"] not in models.__all__:
+        if "code" in saved["settings"].values() or saved["kind"] not in models.__all__:
             raise CheckpointError(
                 f"its model ({saved['kind']}) is Python code, which a file cannot hold; "
-                "pass the model to load"
+                "pass the model to load, model=…"
             )
-        kind = getattr(models, saved["kind"])
-        made: Model = kind(**saved["settings"])
+        made: Model = getattr(models, saved["kind"])(**saved["settings"])
         return made
-    if (given.size, given.heads) != (saved["size"], saved["heads"]):
-        raise CheckpointError(
-            f"it was saved with a model of {saved['size']} parameters and heads={saved['heads']}; "
-            f"the model passed to load has {given.size} and heads={given.heads}"
-        )
+    like = described(given) | {"size": given.size, "heads": given.heads}
+    if like != saved:
+        differs = [name for name in saved if saved[name] != like[name]]
+        was = ", ".join(f"{name} {saved[name]}" for name in differs)
+        is_ = ", ".join(f"{name} {like[name]}" for name in differs)
+        raise CheckpointError(f"it was saved with a model of {was}; the one passed has {is_}")
     return given

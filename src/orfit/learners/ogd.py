@@ -36,7 +36,7 @@ class OGD(Learner):
     ) -> None:
         super().__init__(model, w0)
         self.memory = as_basis(memory)
-        self.memory.bind(model.size, self._w.dtype)
+        self.memory.claim(model.size, self._w.dtype)
         self.lr = door.positive("lr", lr)
         self.steps = door.count("steps", steps)
 
@@ -45,18 +45,16 @@ class OGD(Learner):
 
     def _learn(self, X: Array, Y: Array) -> Update:
         w = self._w.copy()
-        prediction, G = self.model.linearize(w, X)
-        residual = self._residual(prediction, Y)
+        prediction, residual, G = self._linearize(w, X, Y)
         left = residual
         for _ in range(self.steps):
             g = self.memory.project(descent(G, left, w))
             w += w.dtype.type(self.lr) * g
-            F, G = self.model.linearize(w, X)
-            left = self._residual(F, Y)
+            _, left, G = self._linearize(w, X, Y)
         past = self.memory.split(G)
         moved = w - self._w
         length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
-        check_step(length)
+        check_step(length, "lower lr")
         self._w = w
         self.memory.fold(past)
         return Update(prediction, residual, length, past.novelty, left, self.memory.rank)

@@ -1,11 +1,17 @@
 """One step is the whole system: project off the past, fit, remember."""
 
+import numpy as np
+
 from orfit import small
 from orfit.door import Array
 from orfit.learners.base import Learner, check_step
-from orfit.learners.update import Update
-from orfit.memory import Memory
-from orfit.models import Model
+from orfit.learners.update import Update, Updates
+from orfit.memory import Memory, Principal
+from orfit.memory.principal import kernels
+from orfit.models import Linear, Model
+
+# Above so many parameters BLAS beats the compiled loop: its threads count, Python does not.
+LARGE = 50_000
 
 
 class OneStep(Learner):
@@ -32,14 +38,53 @@ class OneStep(Learner):
         self.memory = memory
         self.noise = noise
         self.forgetting = forgetting
-        memory.bind(model.size, self._w.dtype)
+        memory.claim(model.size, self._w.dtype)
+
+    def _learn_rows(self, X: Array, Y: Array) -> Updates:
+        # As many rows at a time as fill a few megabytes with their features.
+        block = max(1, min(256, (1 << 20) // self.model.size))
+        updates = []
+        for start in range(0, len(X), block):
+            inputs, labels = X[start : start + block], Y[start : start + block]
+            told = self._walk(inputs, labels)
+            if told is None:
+                updates.append(super()._learn_rows(inputs, labels))
+                continue
+            if len(told):
+                self._count(inputs[: len(told)], labels[: len(told)])
+            if len(told) < len(inputs):
+                check_step(np.inf)
+            updates.append(Updates.told(told, labels))
+        return Updates.joined(updates, Y)
 
     def _learn(self, X: Array, Y: Array) -> Update:
-        F, G = self.model.linearize(self._w, X)
-        residual = self._residual(F, Y)
+        if len(X) == 1:
+            told = self._walk(X, Y)
+            if told is not None:
+                check_step(0.0 if len(told) else np.inf)
+                return Updates.told(told, Y).block()
+        F, residual, G = self._linearize(self._w, X, Y)
         length, novelty, unfitted = self._step(G, self._flat(residual), self.noise)
         conflict = unfitted.reshape(residual.shape)
         return Update(F, residual, length, novelty, conflict, self.memory.rank)
+
+    def _walk(self, X: Array, Y: Array) -> Array | None:
+        """Learn rows by the compiled loop, where that can be; what `kernels.walk` tells of them."""
+        model, memory = self.model, self.memory
+        if (
+            type(memory) is not Principal
+            or not isinstance(model, Linear)
+            or model.size > LARGE
+            or kernels() is None
+        ):
+            return None
+        phi = model.phi(X, self._w.dtype)
+        outputs = () if model.heads is None else (model.heads,)
+        if phi.ndim == 3 or Y.shape[1:] != outputs:  # a block for each row; or what is refused
+            return None
+        w = self._w.reshape(len(self._w), -1, order="F")
+        labels = np.ascontiguousarray(Y.reshape(len(Y), -1))
+        return memory.walk(w, phi.T, labels, self.noise, self.forgetting)
 
     def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
         """Move w and remember G; |Δw|, the novelty, and what is left of the residual."""

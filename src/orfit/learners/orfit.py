@@ -1,12 +1,14 @@
 """ORFit and the baselines that differ from it by the memory alone."""
 
+import sys
 import warnings
 from typing import Any
+
+import numpy as np
 
 from orfit import door
 from orfit.door import Array
 from orfit.learners.onestep import OneStep
-from orfit.learners.update import Update
 from orfit.memory import Basis, Nothing, Principal, Unlimited
 from orfit.models import Model
 
@@ -23,7 +25,8 @@ class ORFit(OneStep):
         `Latest(m)` is the paper's ORFit-latest, `Random(m)` its ORFit-random.
     noise: R, the variance of the noise in y, against a prior of variance 1 on w. With 0 each
         datapoint is interpolated; with R > 0 and an unlimited memory this is ridge regression,
-        that is RLS, exactly, and with m directions RLS in m·p memory instead of p².
+        that is RLS, exactly. With m directions it is RLS in m·p memory as long as they span what
+        was seen; a direction that was dropped counts as never seen.
     forgetting: λ in (0, 1]: before each step the past counts λ times less. Unlike in EW-RLS the
         prior keeps its weight: what the data lose goes to the present w, so P does not wind up.
 
@@ -47,18 +50,19 @@ class ORFit(OneStep):
             door.nonnegative("noise", noise),
             door.fraction("forgetting", forgetting),
         )
+        self._full = self.memory.rank >= model.size  # and so has said that it is
 
-    def _learn_block(self, X: Array, Y: Array) -> Update:
-        before = self.memory.rank
-        update = super()._learn_block(X, Y)
-        if self.noise == 0 and before < self.model.size <= self.memory.rank:
+    def _count(self, X: Array, Y: Array) -> None:
+        super()._count(X, Y)
+        full = self.memory.rank >= self.model.size
+        if full and not self._full and self.noise == 0:
             warnings.warn(
                 f"the memory spans all {self.model.size} parameters: no further datapoint can be "
                 "fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
                 SaturationWarning,
-                stacklevel=3,
+                stacklevel=_outside(),
             )
-        return update
+        self._full = full
 
     def settings(self) -> dict[str, Any]:
         return {"memory": self.memory, "noise": self.noise, "forgetting": self.forgetting}
@@ -75,10 +79,23 @@ class OneStepSGD(OneStep):
         super().__init__(model, Nothing(), w0)
 
 
+def _outside() -> int:
+    """How many frames up the caller's own code is."""
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("orfit."):
+        depth, frame = depth + 1, frame.f_back
+    return depth - 1
+
+
 def as_basis(memory: Basis | int | None) -> Basis:
     """The memory that the argument stands for."""
     if memory is None:
         return Unlimited()
     if isinstance(memory, Basis):
         return memory
+    if not isinstance(memory, int | np.integer) or isinstance(memory, bool):
+        raise ValueError(
+            "memory must be None, a whole number, or a memory of directions such as "
+            f"orfit.memory.Latest(10); it is {memory!r}"
+        )
     return Principal(door.count("memory", memory))

@@ -25,16 +25,16 @@ class SGD(Learner):
 
     def learn_each(self, X: object, Y: object, *, passes: int = 1) -> Updates:
         """Row after row, `passes` times over; tells of the last pass."""
+        inputs, labels = self._many(X, Y)
         for _ in range(door.count("passes", passes) - 1):
-            super().learn_each(X, Y)
-        return super().learn_each(X, Y)
+            self._learn_rows(inputs, labels)
+        return self._learn_rows(inputs, labels)
 
     def _learn(self, X: Array, Y: Array) -> Update:
-        F, G = self.model.linearize(self._w, X)
-        residual = self._residual(F, Y)
+        F, residual, G = self._linearize(self._w, X, Y)
         g = descent(G, residual, self._w)
         length = self.lr * small.frobenius(tall.norms(g.reshape(len(g), -1)))
-        check_step(length)
+        check_step(length, "lower lr")
         self._w += self._w.dtype.type(self.lr) * g
         left = residual - self.lr * tall.inner(G, g).reshape(residual.shape)
         return Update(F, residual, length, 1.0, left, 0)

@@ -63,3 +63,29 @@ class Updates:
             return cls(rows, rows, numbers, numbers, rows, np.empty(0, int))
         stacked = {f.name: np.array([getattr(u, f.name) for u in updates]) for f in fields(cls)}
         return cls(**stacked)
+
+    @classmethod
+    def told(cls, rows: Array, labels: Array) -> "Updates":
+        """From what `kernels.walk` tells of each row."""
+        q = (rows.shape[1] - 3) // 2
+        prediction = rows[:, 3 : 3 + q].reshape(labels.shape)
+        conflict = rows[:, 3 + q :].reshape(labels.shape)
+        residual, rank = labels - prediction, rows[:, 2].astype(int)
+        return cls(prediction, residual, rows[:, 0], rows[:, 1], conflict, rank)
+
+    @classmethod
+    def joined(cls, parts: list["Updates"], labels: Array) -> "Updates":
+        if not parts:
+            return cls.of([], labels)
+        return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+    def block(self) -> Update:
+        """A single row as the update of a block of one."""
+        return Update(
+            self.prediction,
+            self.residual,
+            float(self.step[0]),
+            float(self.novelty[0]),
+            self.conflict,
+            int(self.rank[0]),
+        )

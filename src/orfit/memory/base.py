@@ -32,6 +32,7 @@ class Memory(ABC):
     """What is kept of the past gradients. See `docs/extending.md` to add one."""
 
     size: int | None = None  # p, known when the memory is first used
+    _owned = False  # whether a learner has it
 
     @abstractmethod
     def bind(self, size: int, dtype: npt.DTypeLike) -> None:
@@ -54,6 +55,10 @@ class Memory(ABC):
         """The arguments to make this memory again, as plain values."""
         return {}
 
+    def __repr__(self) -> str:
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings().items())
+        return f"{type(self).__name__}({settings})"
+
     @abstractmethod
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values that `restore` needs to go on bit-equally."""
@@ -61,6 +66,13 @@ class Memory(ABC):
     @abstractmethod
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         """Take up a state that `state` gave, after `bind`."""
+
+    def claim(self, size: int, dtype: npt.DTypeLike) -> None:
+        """Bind, for one learner alone."""
+        if self._owned:
+            raise ValueError("this memory belongs to another learner; give each one of its own")
+        self.bind(size, dtype)
+        self._owned = True
 
     def _check_size(self, size: int) -> None:
         if self.size is not None and self.size != size:

@@ -11,6 +11,7 @@ are brought to principal axes when somebody asks. What sets the memories apart i
 `trim`: which directions go.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -71,8 +72,7 @@ class Basis(Memory):
         `_root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them; the newest are last.
         """
 
-    @property
-    def room(self) -> int | None:
+    def room(self, size: int) -> int | None:
         """How many columns are stored before they are rotated; None where nothing is dropped."""
         return None
 
@@ -80,7 +80,7 @@ class Basis(Memory):
         self._check_size(size)
         if self._frame is None:
             self.size = size
-            self._frame = Frame(size, dtype, self.room)
+            self._frame = Frame(size, dtype, self.room(size))
         elif self._frame.rows.dtype != dtype:
             raise ValueError(f"this memory holds {self._frame.rows.dtype} directions, not {dtype}")
 
@@ -200,17 +200,20 @@ class Basis(Memory):
         frame.blur = taken(arrays, "blur", np.float64, k)
 
 
-class Bounded(Basis):
-    """A memory of at most m directions."""
+class Bounded(Basis, ABC):
+    """A memory of at most m directions: a subclass says in `trim` which go."""
 
     def __init__(self, m: int) -> None:
         super().__init__()
         self.m = door.count("m", m)
 
-    @property
-    def room(self) -> int:
-        # A rotation costs about m reads of the basis; a quarter more room spreads it over steps.
-        return self.m + max(4, self.m // 4)
+    def room(self, size: int) -> int:
+        # A rotation costs about m reads of the basis: the more room, the rarer. A quarter more is
+        # what a large memory can spare; below 2 MB nobody counts.
+        return self.m + max(4, self.m // 4, min(32, (1 << 18) // size))
+
+    @abstractmethod
+    def trim(self) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m}

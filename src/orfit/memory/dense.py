@@ -23,7 +23,7 @@ class DenseSplit:
     Q: Array  # p×r orthonormal
     T: Array  # r×n
     blur: Array  # r, see `small.staircase`
-    total: float  # |G|
+    total: float  # |G|, times what P₀ makes of it
     noise: float
 
     @property
@@ -32,7 +32,8 @@ class DenseSplit:
 
     @property
     def novelty(self) -> float:
-        return small.frobenius(self.T) / self.total if self.total > 0 else 0.0
+        # With forgetting, P grows beyond its prior; no gradient is newer than new.
+        return min(1.0, small.frobenius(self.T) / self.total) if self.total > 0 else 0.0
 
     def displacement(self, z: Array) -> tuple[Array, float]:
         move = self.L @ tall.combine(self.Q, z)
@@ -66,7 +67,7 @@ class Dense(Memory):
             except linalg.LinAlgError:
                 raise ValueError("prior must be positive definite") from None
         elif not (self.prior > 0).all():
-            raise ValueError("prior must be positive")
+            raise ValueError(f"prior must be positive; its least value is {self.prior.min():g}")
 
     def bind(self, size: int, dtype: npt.DTypeLike) -> None:
         self._check_size(size)
@@ -98,7 +99,7 @@ class Dense(Memory):
         # Without noise a spanned direction must not be divided by; with it nothing is divided by.
         doubt = self._blur * self._scale * norms if noise == 0 else np.zeros(len(norms))
         Q, T, blur = tall.orthonormalise(L.T @ G, doubt)
-        return DenseSplit(L, Q, T, blur, small.frobenius(norms), noise)
+        return DenseSplit(L, Q, T, blur, self._scale * small.frobenius(norms), noise)
 
     def fold(self, past: DenseSplit) -> None:
         self.L = past.L

@@ -59,7 +59,7 @@ class Frame:
         if r == 0:
             return
         if self.stored + r > len(self.rows):
-            self._rotate()
+            self.make_room()
             if self.stored + r > len(self.rows):
                 self._widen(self.stored + r)
         self.rows[self.stored : self.stored + r] = O.T
@@ -92,7 +92,7 @@ class Frame:
     def _turned(self) -> Array:
         return np.eye(self.stored) if self.W is None else self.W
 
-    def _rotate(self) -> None:
+    def make_room(self) -> None:
         if self.W is None:
             return
         self.rotations += 1

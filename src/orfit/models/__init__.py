@@ -1,6 +1,6 @@
 """Predictions and their gradients."""
 
-from orfit.models.base import Model
+from orfit.models.base import Model, check_model
 from orfit.models.linear import Linear
 
-__all__ = ["Linear", "Model"]
+__all__ = ["Linear", "Model", "check_model"]

@@ -40,5 +40,28 @@ class Model(Protocol):
         With heads every output has its own w, so G is p×n: the features.
         """
 
-    def settings(self) -> dict[str, Any] | None:
-        """The arguments to make the model again; None where it is code that the caller keeps."""
+    def settings(self) -> dict[str, Any]:
+        """The arguments to make the model again, as plain values.
+
+        {"…": "code"} where one is code, and {} in a class of one's own: the caller keeps those and
+        passes the model to `orfit.load`, which compares what is here.
+        """
+
+
+MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
+
+
+def check_model(model: Model) -> None:
+    """Raise where `model` is none."""
+    missing = [name for name in MEMBERS if not hasattr(model, name)]
+    if isinstance(model, type):
+        raise ValueError(f"model must be a model, such as orfit.Linear(10), not a class: {model}")
+    if missing:
+        lacks = ", no ".join(missing)
+        raise ValueError(f"model must be a model, such as orfit.Linear(10); this has no {lacks}")
+    shape = (model.size,) if model.heads is None else (model.size, model.heads)
+    if model.initial().shape != shape:
+        raise ValueError(
+            f"the model has size={model.size} and heads={model.heads}, so initial() must have "
+            f"shape {shape}; it has {model.initial().shape}"
+        )

@@ -48,26 +48,40 @@ class Linear:
         return self.linearize(w, X)[0].astype(w.dtype)
 
     def linearize(self, w: Array, X: Array) -> tuple[Array, Array]:
-        phi = self._phi(X, w.dtype)
+        phi = self.phi(X, w.dtype)
         # One gradient is one row, so G has contiguous columns.
         rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
         outputs = tall.inner(rows.T, w)
         return outputs.reshape(len(phi), *phi.shape[2:], *w.shape[1:]), rows.T
 
-    def settings(self) -> dict[str, Any] | None:
-        if self.features is not None:
-            return None
-        return {"size": self._features_size, "heads": self.heads, "bias": self.bias}
+    def settings(self) -> dict[str, Any]:
+        plain = {"size": self._features_size, "heads": self.heads, "bias": self.bias}
+        return plain if self.features is None else plain | {"features": "code"}
 
-    def _phi(self, X: Array, dtype: Any) -> Array:
-        """(n, p), or (n, p, c)."""
-        phi = X if self.features is None else self._checked(self.features(X), len(X), dtype)
+    def __repr__(self) -> str:
+        heads = "" if self.heads is None else f", heads={self.heads}"
+        bias = ", bias=True" if self.bias else ""
+        features = "" if self.features is None else ", features=…"
+        return f"Linear({self._features_size}{heads}{bias}{features})"
+
+    def phi(self, X: Array, dtype: Any) -> Array:
+        """Φ of many inputs: (n, p), or (n, p, c)."""
+        phi = X if self.features is None else self._featured(X, dtype)
         if self.bias:
             ones = np.ones((len(phi), 1, *phi.shape[2:]), dtype)
             phi = np.concatenate([phi, ones], axis=1)
         return np.ascontiguousarray(phi)
 
-    def _checked(self, given: object, n: int, dtype: Any) -> Array:
+    def _featured(self, X: Array, dtype: Any) -> Array:
+        assert self.features is not None
+        n = len(X)
+        try:
+            given = self.features(X.copy())  # a copy: features may work in place, on the caller's X
+        except Exception as error:
+            raise ValueError(
+                f"features failed on a batch of shape {X.shape} ({type(error).__name__}: {error}); "
+                "it is given many inputs at once, one for each index of the first axis"
+            ) from error
         phi = door.numbers("what features returned", given, dtype)
         if phi.ndim not in (2, 3) or phi.shape[:2] != (n, self._features_size):
             expected = f"({n}, {self._features_size}) or ({n}, {self._features_size}, c)"

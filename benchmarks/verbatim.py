@@ -1,0 +1,30 @@
+"""The yardstick: alg:orfit_ipca typed straight from the paper in plain NumPy, for c = 1."""
+
+import numpy as np
+
+
+class Verbatim:
+    """Orthogonal recursive fitting with memory limit m: every line as printed, every step."""
+
+    def __init__(self, size, m, dtype=np.float64):
+        self.U = np.zeros((size, 0), dtype)
+        self.Sigma = np.zeros(0, dtype)
+        self.w = np.zeros(size, dtype)
+        self.m = m
+
+    def learn(self, x, y):
+        U, Sigma, w = self.U, self.Sigma, self.w
+        # Update parameter
+        g = x
+        g_tilde = g - U @ (U.T @ g)
+        w = w - g_tilde * ((x @ w - y) / (g @ g_tilde))
+        # Update orthonormal basis
+        g_orth = g_tilde / np.linalg.norm(g_tilde)
+        k = len(Sigma)
+        bordered = np.zeros((k + 1, k + 1), U.dtype)
+        bordered[range(k), range(k)] = Sigma
+        bordered[:k, k] = U.T @ g
+        bordered[k, k] = g_orth @ g_tilde
+        U_tilde, Sigma, _ = np.linalg.svd(bordered)
+        U = np.column_stack([U, g_orth]) @ U_tilde
+        self.U, self.Sigma, self.w = U[:, : self.m], Sigma[: self.m], w

@@ -1,0 +1,109 @@
+"""The compiled row loop against LAPACK and against the plain path."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orfit
+from orfit import kernels
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(seeds, st.integers(1, 14), st.sampled_from(["wide", "plain", "equal", "zeros", "close"]))
+def test_rank_one_eigenproblem(seed, n, kind):
+    """diag(s²) + z zᵀ: roots as LAPACK's singular values, vectors orthogonal to rounding."""
+    rng = np.random.default_rng(seed)
+    s = np.sort(rng.uniform(1, 10, n))
+    z = rng.standard_normal(n) * 10.0 ** rng.uniform(-10, 4)
+    if kind == "wide":
+        s = np.sort(10.0 ** rng.uniform(-8, 3, n))
+    elif kind == "equal":
+        s = np.sort(rng.integers(0, 3, n).astype(float))
+    elif kind == "zeros":
+        z[rng.integers(0, n, 3)] = 0
+    elif kind == "close":
+        s = np.sort(1 + 1e-14 * rng.integers(0, 5, n) + rng.integers(0, 2, n))
+        z *= 10.0 ** rng.uniform(-15, 2, n)
+    s[0] = rng.choice([0.0, s[0]])
+    values, vectors = np.empty(n), np.empty((n, n))
+    kernels.rank_one(s, z, values, vectors)
+    A = np.column_stack([np.diag(s), z])
+    expected = np.linalg.svd(A, compute_uv=False)[::-1]
+    scale = expected.max() or 1.0
+    assert np.abs(values - expected).max() <= 1e-13 * scale
+    assert np.abs(vectors.T @ vectors - np.eye(n)).max() <= 1e-14
+    assert np.abs(A.T @ vectors).max() <= 1.1 * scale
+    assert (
+        np.abs(vectors.T @ (A @ A.T / scale**2) @ vectors - np.diag((values / scale) ** 2)).max()
+        <= 1e-13
+    )
+
+
+@given(
+    seeds,
+    st.integers(1, 40),
+    st.integers(1, 8),
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([0.0, 1e-6, 1.0]),
+    st.sampled_from([1.0, 0.9]),
+    st.sampled_from(["full", "low rank", "repeating", "zeros", "decaying"]),
+)
+def test_the_compiled_loop_is_the_plain_one(seed, p, m, heads, noise, forgetting, kind):  # noqa: PLR0917
+    rng = np.random.default_rng(seed)
+    n = 60
+    X = rng.standard_normal((n, p)) * np.geomspace(1, 1e-2 if kind == "decaying" else 0.3, p)
+    if kind == "low rank":
+        rank = max(1, min(p, m) - 1)
+        X = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, p))
+    elif kind == "repeating":
+        X = X[rng.integers(0, max(1, m - 1), n)]
+    elif kind == "zeros":
+        X[rng.random(n) < 0.3] = 0
+    Y = rng.standard_normal(n if heads is None else (n, heads))
+
+    def learned():
+        learner = orfit.ORFit(orfit.Linear(p, heads=heads), m, noise=noise, forgetting=forgetting)
+        updates = learner.learn_each(X[:30], Y[:30])
+        learner.learn_batch(X[30:33], Y[30:33])
+        learner.learn(X[33], Y[33])
+        learner.learn_each(X[34:], Y[34:])
+        return learner, updates
+
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr("warnings.warn", lambda *args, **kwargs: None)
+        compiled, told = learned()
+        patch.setattr("orfit.learners.onestep.kernels", lambda: None)
+        plain, expected = learned()
+    # Where steps are long, both carry the rounding of the longest.
+    scale = 1 + np.abs(plain.w).max() + expected.step.max()
+    assert np.abs(compiled.w - plain.w).max() <= 1e-7 * scale
+    assert compiled.memory.rank == plain.memory.rank
+    sigma = plain.memory.sigma
+    assert np.abs(compiled.memory.sigma - sigma).max(initial=0) <= 1e-8 * (sigma.max(initial=0) + 1)
+    for field in ("prediction", "residual", "step", "conflict"):
+        difference = np.abs(getattr(told, field) - getattr(expected, field)).max()
+        assert difference <= 1e-7 * scale * (1 + np.abs(X).max())
+    assert (told.rank == expected.rank).all()
+    assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
+
+
+def test_what_the_loop_leaves_to_the_plain_path(rng):
+    """Numbers whose fourth power is none, several outputs that share one w, a nonlinear model."""
+    learner = orfit.ORFit(orfit.Linear(4), 2)
+    learner.learn_each(rng.standard_normal((3, 4)) * [[1], [1e-100], [1e100]], [1.0, 2.0, 3.0])
+    assert learner.seen == 3
+    shared = orfit.Linear(4, features=lambda X: X.reshape(-1, 4, 2))
+    learner = orfit.ORFit(shared, 3)
+    learner.learn_each(rng.standard_normal((5, 8)), rng.standard_normal((5, 2)))
+    assert learner.memory.rank == 3
+
+
+def test_read_only_input_is_learned_and_left_alone(rng):
+    X, y = rng.standard_normal((5, 4)), rng.standard_normal(5)
+    before = X.copy()
+    X.flags.writeable = False
+    learner = orfit.ORFit(orfit.Linear(4), 2)
+    learner.learn_each(X, y)
+    assert (X == before).all()

@@ -18,6 +18,18 @@ def test_blocks_run(page, tmp_path, monkeypatch, capsys):
         exec(compile(block, page.name, "exec"), scope)
 
 
+def test_the_guide_says_what_it_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    scope, page = {}, (ROOT / "docs" / "guide.md").read_text()
+    for block in BLOCK.findall(page):
+        exec(block, scope)
+    printed = capsys.readouterr().out
+    claims = re.findall(r"^# (novelty .*)$", page, re.MULTILINE)
+    assert len(claims) == 2
+    for claim in claims:
+        assert claim in printed
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):

@@ -49,8 +49,11 @@ def test_rank_one_eigenproblem(seed, n, kind):
     st.sampled_from([0.0, 1e-6, 1.0]),
     st.sampled_from([1.0, 0.9]),
     st.sampled_from(["full", "low rank", "repeating", "zeros", "decaying"]),
+    st.integers(1, 2),
 )
-def test_the_compiled_loop_is_the_plain_one(seed, p, m, heads, noise, forgetting, kind):  # noqa: PLR0917
+def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
+    seed, p, m, heads, noise, forgetting, kind, threads
+):
     rng = np.random.default_rng(seed)
     n = 60
     X = rng.standard_normal((n, p)) * np.geomspace(1, 1e-2 if kind == "decaying" else 0.3, p)
@@ -73,6 +76,7 @@ def test_the_compiled_loop_is_the_plain_one(seed, p, m, heads, noise, forgetting
 
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("warnings.warn", lambda *args, **kwargs: None)
+        patch.setattr("orfit.kernels.threads", lambda size: threads)
         compiled, told = learned()
         patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         plain, expected = learned()
@@ -87,6 +91,29 @@ def test_the_compiled_loop_is_the_plain_one(seed, p, m, heads, noise, forgetting
         assert difference <= 1e-7 * scale * (1 + np.abs(X).max())
     assert (told.rank == expected.rank).all()
     assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
+
+
+@given(seeds, st.integers(1, 12), st.integers(1, 12), st.booleans(), st.integers(1, 2))
+def test_making_room_keeps_the_span(seed, k, extra, cured, threads):
+    """The exchange of a few directions, and writing all of them out, give the same U."""
+    rng = np.random.default_rng(seed)
+    stored, p = k + extra, 40
+    rows = np.linalg.qr(rng.standard_normal((p, stored)))[0].T.copy()
+    W = np.zeros((stored, stored))
+    W[:k] = np.linalg.qr(rng.standard_normal((stored, k)))[0].T
+    U = W[:k] @ rows
+    kernels.make_room(rows, stored, W, k, cured, threads)
+    assert np.abs(W[:k, :k] @ rows[:k] - U).max() <= 1e-13
+    assert np.abs(rows[:k] @ rows[:k].T - np.eye(k)).max() <= 1e-13
+
+
+def test_a_cure_makes_the_frame_orthonormal(rng):
+    rows = np.linalg.qr(rng.standard_normal((40, 9)))[0].T + 1e-6 * rng.standard_normal((9, 40))
+    W = np.zeros((9, 9))
+    W[:5] = np.linalg.qr(rng.standard_normal((9, 5)))[0].T
+    kernels.cure(rows, 9, W, 5, 1)
+    U = W[:5] @ rows
+    assert np.abs(U @ U.T - np.eye(5)).max() <= 1e-10
 
 
 def test_what_the_loop_leaves_to_the_plain_path(rng):

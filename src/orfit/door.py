@@ -3,6 +3,7 @@
 Inside, code trusts its own. Every message says which argument, and what is wrong with it.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Array:
     """`value` as an array of finite numbers of type `dtype`."""
+    if type(value) is np.ndarray and value.dtype == dtype:  # nothing to convert: the common case
+        check_finite(name, value)
+        return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{name} has masked values; leave those rows out, or fill them")
     try:
@@ -34,9 +38,13 @@ def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Arra
 
 def check_finite(name: str, array: Array) -> None:
     """Raise if a NaN or an infinity is in `array`, saying how many and where the first one is."""
-    with np.errstate(all="ignore"):
-        if np.isfinite(array.sum()):  # one fast read; it misses nothing: NaN and inf propagate
+    if array.size < 64:
+        if all(map(math.isfinite, array.flat)):
             return
+    else:
+        with np.errstate(all="ignore"):
+            if math.isfinite(array.sum()):  # one fast read that misses nothing: NaN and inf spread
+                return
     bad = ~np.isfinite(array)
     if bad.any():  # otherwise the sum of finite numbers overflowed
         where = tuple(int(i) for i in np.argwhere(bad)[0])

@@ -3,17 +3,31 @@
 Needs numba (`pip install orfit[fast]`); without it the plain path does the same. `walk` is
 `OneStep._learn` on `Principal`, row after row, for a linear model with one output or heads, with
 the remembered directions in principal axes: then taking a gradient in is an eigenproblem of a
-diagonal plus a rank-one matrix, solved root by root in O(k²) with nothing but arithmetic: no BLAS,
-no threads.
+diagonal plus a rank-one matrix, solved root by root in O(k²) with nothing but arithmetic.
+
+Whatever runs over the p dimension does so block by block, so that a gradient stays in the cache
+while the basis streams past it once; above `PARALLEL` parameters the blocks are shared among
+numba's threads. No BLAS: the threads of OpenBLAS meet at barriers in every call, and where another
+process holds a core each barrier costs milliseconds.
 """
 
 import numpy as np
-from numba import njit
+from numba import get_num_threads, njit, prange
 
 EPS = np.finfo(np.float64).eps
 
+BLOCK = 8192  # numbers of one vector that are worked on at a time
+TURNED = 512  # the same where many vectors are worked on at once
+PARALLEL = 1 << 17  # parameters above which threads pay
+
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 compiled = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
+shared = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy", parallel=True)
+
+
+def threads(size):
+    """How many threads share the work on so many parameters."""
+    return 1 if size <= PARALLEL else get_num_threads()
 
 
 @compiled
@@ -188,177 +202,370 @@ def rank_one(s, z, values, vectors):
 
 
 @compiled
-def products(rows, stored, x, raw):
-    """raw ← rows x, four rows at a time so that x is read once for four."""
+def dot(x, y):
+    total = x.dtype.type(0)
+    for l in range(len(x)):
+        total += x[l] * y[l]
+    return np.float64(total)
+
+
+@compiled
+def norms(X):
+    """The lengths of the rows of X, by plain squares."""
+    lengths = np.empty(len(X))
+    for row in range(len(X)):
+        lengths[row] = np.sqrt(dot(X[row], X[row]))
+    return lengths
+
+
+@compiled
+def add_products(rows, stored, begin, end, x, raw):
+    """raw ← raw + rows[:, begin:end] x, four rows at a time so that x is read once for four."""
     zero = rows.dtype.type(0)
     whole = stored - stored % 4
     for j in range(0, whole, 4):
         a = b = c = d = zero
-        r0, r1, r2, r3 = rows[j], rows[j + 1], rows[j + 2], rows[j + 3]
+        r0, r1 = rows[j, begin:end], rows[j + 1, begin:end]
+        r2, r3 = rows[j + 2, begin:end], rows[j + 3, begin:end]
         for l in range(len(x)):
             a += r0[l] * x[l]
             b += r1[l] * x[l]
             c += r2[l] * x[l]
             d += r3[l] * x[l]
-        raw[j], raw[j + 1], raw[j + 2], raw[j + 3] = a, b, c, d
+        raw[j] += a
+        raw[j + 1] += b
+        raw[j + 2] += c
+        raw[j + 3] += d
     for j in range(whole, stored):
-        a = zero
-        r0 = rows[j]
-        for l in range(len(x)):
-            a += r0[l] * x[l]
-        raw[j] = a
+        raw[j] += dot(rows[j, begin:end], x)
 
 
 @compiled
-def add_combination(rows, stored, coefficients, start, g):
-    """g ← g + coefficients · rows[:, start:], as long as g is, four rows at a time."""
+def add_combination(rows, stored, begin, end, coefficients, g):
+    """g ← g + coefficients · rows[:, begin:end], four rows at a time."""
     number = rows.dtype.type
     whole = stored - stored % 4
-    stop = start + len(g)
     for j in range(0, whole, 4):
         a, b = number(coefficients[j]), number(coefficients[j + 1])
         c, d = number(coefficients[j + 2]), number(coefficients[j + 3])
-        r0, r1 = rows[j, start:stop], rows[j + 1, start:stop]
-        r2, r3 = rows[j + 2, start:stop], rows[j + 3, start:stop]
+        r0, r1 = rows[j, begin:end], rows[j + 1, begin:end]
+        r2, r3 = rows[j + 2, begin:end], rows[j + 3, begin:end]
         for l in range(len(g)):
             g[l] += a * r0[l] + b * r1[l] + c * r2[l] + d * r3[l]
     for j in range(whole, stored):
         a = number(coefficients[j])
-        r0 = rows[j, start:stop]
+        r0 = rows[j, begin:end]
         for l in range(len(g)):
             g[l] += a * r0[l]
 
 
 @compiled
-def rotate(rows, stored, W, k):
-    """rows ← W rows in place, block by block; W (k×stored)."""
-    size = rows.shape[1]
-    block = np.empty((k, 256), rows.dtype)
-    for start in range(0, size, 256):
-        stop = min(start + 256, size)
-        part = block[:, : stop - start]
-        part[:] = 0
+def meet(rows, stored, w, x, start, stop, out):
+    """Over [start, stop): out ← rows x, w x, one after the other; one read of the basis."""
+    out[:] = 0.0
+    for begin in range(start, stop, BLOCK):
+        end = min(begin + BLOCK, stop)
+        add_products(rows, stored, begin, end, x[begin:end], out)
+        add_products(w, len(w), begin, end, x[begin:end], out[stored:])
+
+
+@compiled
+def remove(rows, stored, coefficients, x, g, following, start, stop, out):
+    """Over [start, stop): g ← x + coefficients · rows; out ← rows · following, and |g|² last.
+
+    One read of the basis removes this gradient's part and meets the next gradient. x may be g;
+    following may be empty.
+    """
+    out[:] = 0.0
+    for begin in range(start, stop, BLOCK):
+        end = min(begin + BLOCK, stop)
+        part, source = g[begin:end], x[begin:end]
+        for l in range(len(part)):
+            part[l] = source[l]
+        add_combination(rows, stored, begin, end, coefficients, part)
+        if len(following):
+            add_products(rows, stored, begin, end, following[begin:end], out)
+        out[stored] += dot(part, part)
+
+
+@compiled
+def finish(alpha, move, w, inverse, g, row, start, stop):
+    """Over [start, stop): w ← w + alpha move, for each head; row ← g · inverse, where it is new."""
+    number = w.dtype.type
+    along = move[start:stop]
+    for h in range(len(w)):
+        a = number(alpha[h])
+        moved = w[h, start:stop]
+        for l in range(len(moved)):
+            moved[l] += a * along[l]
+    if inverse > 0:
+        scale = number(inverse)
+        direction, source = row[start:stop], g[start:stop]
+        for l in range(len(direction)):
+            direction[l] = source[l] * scale
+
+
+@compiled
+def accumulate(K, n, source, begin, out, start, width):
+    """out[:n] ← out[:n] + K source, over `width` columns from `start` in out and `begin` in source.
+
+    K: n×m, m rows of source. Four rows of each at a time, so that a number read is used four times.
+    """
+    number = source.dtype.type
+    m = K.shape[1]
+    end, stop = begin + width, start + width
+    i = 0
+    while i < n:
+        rows = 4 if i + 4 <= n else 1
+        j = 0
+        while j < m:
+            columns = 4 if j + 4 <= m else 1
+            if rows == 4 and columns == 4:
+                o0, o1 = out[i, start:stop], out[i + 1, start:stop]
+                o2, o3 = out[i + 2, start:stop], out[i + 3, start:stop]
+                r0, r1 = source[j, begin:end], source[j + 1, begin:end]
+                r2, r3 = source[j + 2, begin:end], source[j + 3, begin:end]
+                a0, a1 = number(K[i, j]), number(K[i, j + 1])
+                a2, a3 = number(K[i, j + 2]), number(K[i, j + 3])
+                b0, b1 = number(K[i + 1, j]), number(K[i + 1, j + 1])
+                b2, b3 = number(K[i + 1, j + 2]), number(K[i + 1, j + 3])
+                c0, c1 = number(K[i + 2, j]), number(K[i + 2, j + 1])
+                c2, c3 = number(K[i + 2, j + 2]), number(K[i + 2, j + 3])
+                d0, d1 = number(K[i + 3, j]), number(K[i + 3, j + 1])
+                d2, d3 = number(K[i + 3, j + 2]), number(K[i + 3, j + 3])
+                for l in range(width):
+                    o0[l] += a0 * r0[l] + a1 * r1[l] + a2 * r2[l] + a3 * r3[l]
+                    o1[l] += b0 * r0[l] + b1 * r1[l] + b2 * r2[l] + b3 * r3[l]
+                    o2[l] += c0 * r0[l] + c1 * r1[l] + c2 * r2[l] + c3 * r3[l]
+                    o3[l] += d0 * r0[l] + d1 * r1[l] + d2 * r2[l] + d3 * r3[l]
+            else:
+                for row in range(i, i + rows):
+                    o0 = out[row, start:stop]
+                    for column in range(j, j + columns):
+                        a0 = number(K[row, column])
+                        r0 = source[column, begin:end]
+                        for l in range(width):
+                            o0[l] += a0 * r0[l]
+            j += columns
+        i += rows
+
+
+@compiled
+def turn(rows, W, start, stop):
+    """Over [start, stop): rows ← W rows in place, W (k×stored)."""
+    k = len(W)
+    block = np.empty((k, TURNED), rows.dtype)
+    for begin in range(start, stop, TURNED):
+        width = min(TURNED, stop - begin)
+        block[:] = 0
+        accumulate(W, k, rows, begin, block, 0, width)
         for i in range(k):
-            add_combination(rows, stored, W[i], start, part[i])
-        rows[:k, start:stop] = part
+            for l in range(width):
+                rows[i, begin + l] = block[i, l]
 
 
 @compiled
-def along(rows, stored, W, k, x, raw, c):
-    """c ← Uᵀ x with U = (W rows)ᵀ."""
-    products(rows, stored, x, raw)
+def exchange(rows, M, V, start, stop):
+    """Over [start, stop): rows[:k] ← rows[:k] + V (M rows), M (s×stored), V (k×s)."""
+    s, k = len(M), len(V)
+    block = np.empty((s, TURNED), rows.dtype)
+    for begin in range(start, stop, TURNED):
+        width = min(TURNED, stop - begin)
+        block[:] = 0
+        accumulate(M, s, rows, begin, block, 0, width)
+        accumulate(V, k, block, 0, rows, begin, width)
+
+
+@shared
+def meet_shared(rows, stored, w, x, out, threads):
+    parts = np.empty((threads, len(out)))
+    size = len(x)
+    for t in prange(threads):
+        meet(rows, stored, w, x, size * t // threads, size * (t + 1) // threads, parts[t])
+    out[:] = parts.sum(axis=0)
+
+
+@shared
+def remove_shared(rows, stored, coefficients, x, g, following, out, threads):
+    parts = np.empty((threads, len(out)))
+    size = len(x)
+    for t in prange(threads):
+        start, stop = size * t // threads, size * (t + 1) // threads
+        remove(rows, stored, coefficients, x, g, following, start, stop, parts[t])
+    out[:] = parts.sum(axis=0)
+
+
+@shared
+def finish_shared(alpha, move, w, inverse, g, row, threads):
+    size = len(g)
+    for t in prange(threads):
+        start, stop = size * t // threads, size * (t + 1) // threads
+        finish(alpha, move, w, inverse, g, row, start, stop)
+
+
+@shared
+def turn_shared(rows, W, threads):
+    size = rows.shape[1]
+    for t in prange(threads):
+        turn(rows, W, size * t // threads, size * (t + 1) // threads)
+
+
+@shared
+def exchange_shared(rows, M, V, threads):
+    size = rows.shape[1]
+    for t in prange(threads):
+        exchange(rows, M, V, size * t // threads, size * (t + 1) // threads)
+
+
+@compiled
+def make_room(rows, stored, W, k, cured, threads):
+    """Write U's span into the first k rows; W becomes k×k.
+
+    Writing all of U = (W rows)ᵀ out costs k (k + s) p, for s rows beyond k. But s directions have
+    been exchanged at most: turned suitably, U differs from the first k rows by rank s. With
+    W = [Aᵀ Cᵀ] and the SVD A = V cos Zᵀ, in which all but s cosines are 1,
+
+        U Z Vᵀ = Q₁ + [Q₁ V_s (cos_s − 1) + Q₂ C Z_s] V_sᵀ
+
+    which costs (2 k + s) s p. Where the frame is being cured it is written out all the same,
+    because then W makes up for rows that are not quite orthonormal. So is a small one.
+    """
+    s = min(stored - k, k)
+    if cured or threads == 1:
+        whole = W[:k, :stored].copy()
+        if threads > 1:
+            turn_shared(rows, whole, threads)
+        else:
+            turn(rows, whole, 0, rows.shape[1])
+        W[:] = 0.0
+        for i in range(k):
+            W[i, i] = 1.0
+        return
+    V, cosines, Zt = np.linalg.svd(np.ascontiguousarray(W[:k, :k].T))
+    moved = np.ascontiguousarray(V[:, k - s :])
+    M = np.zeros((s, stored))
+    for i in range(s):
+        for j in range(k):
+            M[i, j] = moved[j, i] * (cosines[k - s + i] - 1)
+        for j in range(k, stored):
+            for l in range(k):
+                M[i, j] += W[l, j] * Zt[k - s + i, l]
+    exchange_shared(rows, M, moved, threads)
+    W[:] = 0.0
+    across = np.ascontiguousarray(V.T)
     for i in range(k):
-        total = 0.0
-        for j in range(stored):
-            total += W[i, j] * raw[j]
-        c[i] = total
+        for j in range(k):
+            entry = Zt[j, i]
+            for l in range(k):
+                W[i, l] += entry * across[j, l]
 
 
 @compiled
-def remove(rows, stored, W, k, c, raw, g):
-    """g ← g − U c."""
-    for j in range(stored):
-        raw[j] = 0.0
+def cure(rows, stored, W, k, threads):
+    """Make U = (W rows)ᵀ orthonormal again: U ← U (3 I − UᵀU) / 2."""
+    gram = np.empty((stored, stored))
+    none = np.empty((0, rows.shape[1]), rows.dtype)
+    raw = np.empty(stored)
+    for i in range(stored):
+        over_meet(rows, stored, none, rows[i], raw, threads)
+        gram[i] = raw
+    half = np.zeros((k, stored))
     for i in range(k):
         for j in range(stored):
-            raw[j] -= W[i, j] * c[i]
-    add_combination(rows, stored, raw, 0, g)
-
-
-@compiled
-def remove_and_meet(rows, stored, W, k, c, coefficients, g, x, raw):
-    """g ← g − U c and raw ← rows x in one read of the rows: this gradient goes, the next comes."""
-    for j in range(stored):
-        coefficients[j] = 0.0
+            for l in range(stored):
+                half[i, l] += W[i, j] * gram[j, l]
+    correction = np.zeros((k, k))
     for i in range(k):
-        for j in range(stored):
-            coefficients[j] -= W[i, j] * c[i]
-    zero = rows.dtype.type(0)
-    whole = stored - stored % 2
-    for j in range(0, whole, 2):
-        a, b = rows.dtype.type(coefficients[j]), rows.dtype.type(coefficients[j + 1])
-        r0, r1 = rows[j], rows[j + 1]
-        p0 = p1 = zero
-        for l in range(len(g)):
-            g[l] += a * r0[l] + b * r1[l]
-            p0 += r0[l] * x[l]
-            p1 += r1[l] * x[l]
-        raw[j], raw[j + 1] = p0, p1
-    if whole < stored:
-        a = rows.dtype.type(coefficients[whole])
-        r0 = rows[whole]
-        p0 = zero
-        for l in range(len(g)):
-            g[l] += a * r0[l]
-            p0 += r0[l] * x[l]
-        raw[whole] = p0
+        correction[i, i] = 1.5
+        for j in range(k):
+            for l in range(stored):
+                correction[i, j] -= 0.5 * half[i, l] * W[j, l]
+    turned = np.zeros((k, stored))
+    for i in range(k):
+        for j in range(k):
+            for l in range(stored):
+                turned[i, l] += correction[i, j] * W[j, l]
+    W[:k, :stored] = turned
 
 
 @compiled
-def dot(x, y):
-    total = x.dtype.type(0)
-    for l in range(len(x)):
-        total += x[l] * y[l]
-    return total
+def over_meet(rows, stored, w, x, out, threads):
+    if threads > 1:
+        meet_shared(rows, stored, w, x, out, threads)
+    else:
+        meet(rows, stored, w, x, 0, len(x), out)
+
+
+@compiled
+def over_remove(rows, stored, coefficients, x, g, following, out, threads):
+    if threads > 1:
+        remove_shared(rows, stored, coefficients, x, g, following, out, threads)
+    else:
+        remove(rows, stored, coefficients, x, g, following, 0, len(x), out)
 
 
 @compiled
 def walk(
-    rows, stored, rotations, cure, W, sigma, blur, k, m, w, X, norms, doubts, Y, noise, fading,
-    cutoff, told,
+    rows, stored, rotations, between_cures, W, sigma, blur, k, m, w, X, norms, Y, noise, fading,
+    cutoff, told, scratch, threads,
 ):  # fmt: skip
-    """Learn the rows of X one after another, until a rotation is due that cures drift as well.
+    """Learn the rows of X one after another.
 
     rows (room×p), W (room×room, k×stored used), sigma and blur (room, k used, sigma falling): the
-    memory in principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. Every `cure`-th
-    rotation is left to the caller. norms, doubts (n): of the rows, see `small.staircase`. Y: n×q.
-    fading: the root of `forgetting`.
+    memory in principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. norms: the lengths of
+    X's rows. Y: n×q. fading: the root of `forgetting`.
     told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
     Returns the new `stored`, `rotations` and k, and how many rows were learned; −1 less that
     number where the next one would overflow.
+    scratch (2×p): anything. threads: how many share the p dimension.
     """
     n, size = X.shape
     q, room = len(w), len(rows)
-    raw, c, damped, more = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
-    g = np.empty_like(X[0])
-    move = np.empty_like(X[0]) if noise > 0 else g
+    raw, following = np.empty(room + q + 1), np.empty(room + 1)
+    c, coefficients, more = np.empty(room), np.empty(room), np.empty(room)
+    f, alpha = np.empty(q), np.empty(q)
+    g = scratch[0]
+    move = scratch[1] if noise > 0 else g
     values, vectors, turned = np.empty(room), np.empty((room, room)), np.empty((room, room))
-    met = False  # whether raw holds rows · x already
+    met = False  # whether `following` holds rows · x
     for row in range(n):
         if stored == room:
-            if (rotations + 1) % cure == 0:
-                return stored, rotations, k, row
-            rotate(rows, stored, W, k)
-            stored, rotations, met = k, rotations + 1, False
-            W[:] = 0.0
-            for i in range(k):
-                W[i, i] = 1.0
+            rotations += 1
+            cured = rotations % between_cures == 0
+            if cured:
+                cure(rows, stored, W, k, threads)
+            make_room(rows, stored, W, k, cured, threads)
+            stored, met = k, False
         x, norm = X[row], norms[row]
         for i in range(k):
             sigma[i] *= fading
         # Take x apart: x = U c + t o.
-        if not met:
-            products(rows, stored, x, raw)
-        for i in range(k):
-            c[i] = dot(W[i, :stored], raw[:stored])
-        for l in range(size):
-            g[l] = x[l]
-        remove_and_meet(rows, stored, W, k, c, damped, g, X[min(row + 1, n - 1)], raw)
-        met = True
-        t = np.sqrt(np.float64(dot(g, g)))
-        doubt = doubts[row] * doubts[row]
+        if met:
+            raw[:stored] = following[:stored]
+            for h in range(q):
+                f[h] = dot(w[h], x)
+        else:
+            over_meet(rows, stored, w, x, raw[: stored + q], threads)
+            for h in range(q):
+                f[h] = raw[stored + h]
+        coordinates(W, k, stored, raw, c, coefficients)
+        upcoming = X[min(row + 1, n - 1)] if row + 1 < n else x[:0]
+        over_remove(rows, stored, coefficients, x, g, upcoming, following[: stored + 1], threads)
+        met = row + 1 < n
+        t = np.sqrt(following[stored])
+        doubt = norm * norm
         for i in range(k):
             doubt += (c[i] * blur[i]) ** 2
         doubt = np.sqrt(doubt)
         new = t > cutoff * doubt
         if new and t < 0.5 * norm:
-            along(rows, stored, W, k, g, damped, more)
-            first = t
-            remove(rows, stored, W, k, more, damped, g)
-            t = np.sqrt(np.float64(dot(g, g)))
+            over_meet(rows, stored, w[:0], g, raw[:stored], threads)
+            coordinates(W, k, stored, raw, more, coefficients)
+            over_remove(rows, stored, coefficients, g, g, x[:0], raw[: stored + 1], threads)
             for i in range(k):
                 c[i] += more[i]
-            new = t > 0.5 * first
+            new = np.sqrt(raw[stored]) > 0.5 * t
+            t = np.sqrt(raw[stored])
         if not new:
             t = 0.0
             for l in range(size):
@@ -367,39 +574,38 @@ def walk(
         scale = t * t + noise
         span = t * t  # |Δw / α|²
         if noise > 0:
+            for j in range(stored):
+                coefficients[j] = 0.0
             for i in range(k):
-                damped[i] = -c[i] * (noise / (sigma[i] * sigma[i] + noise))
-                scale -= damped[i] * c[i]
-                span += damped[i] * damped[i]
-            for l in range(size):
-                move[l] = g[l]
-            remove(rows, stored, W, k, damped, more, move)
+                part = c[i] * (noise / (sigma[i] * sigma[i] + noise))
+                scale += part * c[i]
+                span += part * part
+                for j in range(stored):
+                    coefficients[j] += part * W[i, j]
+            over_remove(rows, stored, coefficients, g, move, x[:0], raw[: stored + 1], threads)
         step = 0.0
         for h in range(q):
-            f = np.float64(dot(w[h], x))
-            residual = Y[row, h] - f
-            told[row, 3 + h] = f
+            residual = Y[row, h] - f[h]
+            alpha[h] = 0.0 if scale == 0 else residual / scale
+            told[row, 3 + h] = f[h]
             told[row, 3 + q + h] = residual if scale == 0 else residual * (noise / scale)
-            more[0] = 0.0 if scale == 0 else residual / scale
-            step = np.hypot(step, more[0] * np.sqrt(span))
+            step = np.hypot(step, alpha[h] * np.sqrt(span))
         if not np.isfinite(step):
             for i in range(k):
                 sigma[i] /= fading
             return stored, rotations, k, -1 - row
-        for h in range(q):
-            residual = Y[row, h] - told[row, 3 + h]
-            alpha = w.dtype.type(0.0 if scale == 0 else residual / scale)
-            for l in range(size):
-                w[h, l] += alpha * move[l]
         told[row, 0] = step
         told[row, 1] = t / norm if norm > 0 else 0.0
+        inverse = 1 / t if new else 0.0
+        if threads > 1:
+            finish_shared(alpha, move, w, inverse, g, rows[min(stored, room - 1)], threads)
+        else:
+            finish(alpha, move, w, inverse, g, rows[min(stored, room - 1)], 0, size)
         # Remember: the new direction goes last, with nothing seen along it yet.
         count = k
         if new:
-            inverse = 1 / t
-            for l in range(size):
-                rows[stored, l] = g[l] * inverse
-            raw[stored] = dot(rows[stored], X[min(row + 1, n - 1)])
+            if met:
+                following[stored] = dot(rows[stored], X[row + 1])
             for i in range(k):
                 W[i, stored] = 0.0
             for j in range(stored):
@@ -430,3 +636,17 @@ def walk(
                     W[i, j] = turned[i, j]
         told[row, 2] = k
     return stored, rotations, k, n
+
+
+@compiled
+def coordinates(W, k, stored, raw, c, coefficients):
+    """c ← W raw, along U; coefficients ← −Wᵀ c, to take U c away."""
+    for j in range(stored):
+        coefficients[j] = 0.0
+    for i in range(k):
+        total = 0.0
+        for j in range(stored):
+            total += W[i, j] * raw[j]
+        c[i] = total
+        for j in range(stored):
+            coefficients[j] -= total * W[i, j]

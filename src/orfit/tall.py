@@ -15,6 +15,8 @@ own; where calls alternate between the two, the idle threads of the one spin on 
 other needs, and a step takes up to five times as long.
 """
 
+import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -34,6 +36,7 @@ GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
 DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
 
 
+@functools.cache
 def cutoff(dtype: np.dtype[Any]) -> float:
     """The relative length up to which a remainder counts as nothing."""
     return ROUNDING * float(np.finfo(dtype).eps)
@@ -73,18 +76,29 @@ def subtract(G: Array, A: Array, c: Array) -> Array:
     return np.asarray(g).reshape(G.shape)
 
 
+# Lengths whose squares, and sums of them, are safely inside the range of the dtype.
+SAFE = {
+    np.dtype(t): (1e4 * float(np.finfo(t).tiny) ** 0.5, 1e-4 * float(np.finfo(t).max) ** 0.5)
+    for t in (np.float32, np.float64)
+}
+
+
 def norms(G: Array) -> Array:
     """The length of every column."""
-    dot = DOT[G.dtype]
-    lengths = np.sqrt([float(dot(g, g)) for g in G.T])
-    # Squares leave the range of the dtype long before the lengths do: those columns again, scaled.
-    tiny, huge = np.sqrt(np.finfo(G.dtype).tiny), np.sqrt(np.finfo(G.dtype).max)
-    for j in np.flatnonzero(~((lengths > 1e4 * tiny) & (lengths < 1e-4 * huge))):
-        scale = float(np.abs(G[:, j]).max(initial=0.0))
+    return np.array([norm(g) for g in G.T])
+
+
+def norm(g: Array) -> float:
+    """The length of one column."""
+    dot = DOT[g.dtype]
+    least, most = SAFE[g.dtype]
+    length = math.sqrt(dot(g, g))
+    if not least < length < most:  # squares leave the range of the dtype long before lengths do
+        scale = float(np.abs(g).max(initial=0.0))
         if scale > 0:
-            unit = G[:, j] / G.dtype.type(scale)
-            lengths[j] = scale * np.sqrt(float(dot(unit, unit)))
-    return np.asarray(lengths)
+            unit = g / g.dtype.type(scale)
+            length = scale * math.sqrt(dot(unit, unit))
+    return length
 
 
 def orthonormalise(G: Array, doubt: Array) -> tuple[Array, Array, Array]:
@@ -96,10 +110,10 @@ def orthonormalise(G: Array, doubt: Array) -> tuple[Array, Array, Array]:
     Householder QR, since Gram matrices lose the directions below sqrt(eps).
     """
     if G.shape[1] == 1:  # the common case: one gradient
-        length = norms(G)
-        if length[0] <= cutoff(G.dtype) * doubt[0]:
+        length = norm(G[:, 0])
+        if length <= cutoff(G.dtype) * doubt[0]:
             return G[:, :0], np.empty((0, 1)), np.empty(0)
-        return G / G.dtype.type(length[0]), length.reshape(1, 1), doubt / length
+        return G / G.dtype.type(length), np.array([[length]]), doubt / length
     Q, R = linalg.qr(G, mode="economic", check_finite=False)
     K, T, blur = small.staircase(R.astype(np.float64), doubt, cutoff(G.dtype))
     return (Q if K is None else combine(Q, K)), T, blur

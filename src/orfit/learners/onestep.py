@@ -10,9 +10,6 @@ from orfit.memory import Memory, Principal
 from orfit.memory.principal import kernels
 from orfit.models import Linear, Model
 
-# Above so many parameters BLAS beats the compiled loop: its threads count, Python does not.
-LARGE = 50_000
-
 
 class OneStep(Learner):
     """A learner that fits each block in a single step, on the memory's P and with noise R.
@@ -61,8 +58,9 @@ class OneStep(Learner):
         if len(X) == 1:
             told = self._walk(X, Y)
             if told is not None:
-                check_step(0.0 if len(told) else np.inf)
-                return Updates.told(told, Y).block()
+                if not len(told):
+                    check_step(np.inf)
+                return Update.told(told[0], Y)
         F, residual, G = self._linearize(self._w, X, Y)
         length, novelty, unfitted = self._step(G, self._flat(residual), self.noise)
         conflict = unfitted.reshape(residual.shape)
@@ -71,12 +69,7 @@ class OneStep(Learner):
     def _walk(self, X: Array, Y: Array) -> Array | None:
         """Learn rows by the compiled loop, where that can be; what `kernels.walk` tells of them."""
         model, memory = self.model, self.memory
-        if (
-            type(memory) is not Principal
-            or not isinstance(model, Linear)
-            or model.size > LARGE
-            or kernels() is None
-        ):
+        if type(memory) is not Principal or not isinstance(model, Linear) or kernels() is None:
             return None
         phi = model.phi(X, self._w.dtype)
         outputs = () if model.heads is None else (model.heads,)

@@ -29,6 +29,15 @@ class Update:
     conflict: Any
     rank: int
 
+    @classmethod
+    def told(cls, row: Array, label: Array) -> "Update":
+        """Of a block of one datapoint, from what `kernels.walk` tells of it."""
+        q = label.size
+        prediction = row[3 : 3 + q].reshape(label.shape)
+        conflict = row[3 + q :].reshape(label.shape)
+        step, novelty, rank = row[:3].tolist()
+        return cls(prediction, label - prediction, step, novelty, conflict, int(rank))
+
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
         return Update(
@@ -78,14 +87,3 @@ class Updates:
         if not parts:
             return cls.of([], labels)
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
-
-    def block(self) -> Update:
-        """A single row as the update of a block of one."""
-        return Update(
-            self.prediction,
-            self.residual,
-            float(self.step[0]),
-            float(self.novelty[0]),
-            self.conflict,
-            int(self.rank[0]),
-        )

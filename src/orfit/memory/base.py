@@ -1,9 +1,9 @@
 """What every memory is to the learner: a P that says where the parameters may still move."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from orfit import door, tall
@@ -95,6 +95,6 @@ def taken(arrays: dict[str, Array], name: str, dtype: npt.DTypeLike, *shape: int
 def lengths(G: Array) -> Array:
     """The lengths of G's columns, which are finite or the model gave no usable gradient."""
     norms = tall.norms(G)
-    if not np.isfinite(norms).all():
+    if not all(map(math.isfinite, norms)):
         raise ValueError("the model's gradient is not finite at this datapoint")
     return norms

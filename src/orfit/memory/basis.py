@@ -210,7 +210,7 @@ class Bounded(Basis, ABC):
     def room(self, size: int) -> int:
         # A rotation costs about m reads of the basis: the more room, the rarer. A quarter more is
         # what a large memory can spare; below 2 MB nobody counts.
-        return self.m + max(4, self.m // 4, min(32, (1 << 18) // size))
+        return self.m + max(4, self.m // 4, min(16, (1 << 18) // size))
 
     @abstractmethod
     def trim(self) -> None: ...

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
 
 from orfit import small, tall
 from orfit.door import Array
@@ -27,6 +26,7 @@ class Frame:
         capacity = 8 if room is None else min(room, size + 8)
         # Basis vectors are rows, so that each is contiguous. Untouched rows cost no memory.
         self.rows = np.empty((capacity, size), dtype)
+        self.scratch = np.empty((2, size), dtype)  # for one gradient: a new one faults its pages in
         self.stored = 0
         self.W: Array | None = None  # (stored, k); None stands for the identity
         self.blur = np.empty(0)  # how well each direction is known: see `small.staircase`
@@ -93,14 +93,14 @@ class Frame:
         return np.eye(self.stored) if self.W is None else self.W
 
     def make_room(self) -> None:
+        """Write Q W out, which leaves as many columns as there are directions."""
         if self.W is None:
             return
         self.rotations += 1
         if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
-            # The nearest orthonormal frame to U = Q W is U (UᵀU)^(-1/2).
+            # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
             gram = self.W.T @ tall.inner(self.Q, self.Q) @ self.W
-            lengths, V = linalg.eigh(gram)
-            self.W = self.W @ (V / np.sqrt(lengths)) @ V.T
+            self.W = self.W @ (1.5 * np.eye(self.rank) - 0.5 * gram)
         tall.rotate(self.rows, self.W)
         self.stored, self.W = self.W.shape[1], None
 

@@ -1,5 +1,6 @@
 """Keep the principal directions: incremental PCA."""
 
+import math
 from functools import cache
 from types import ModuleType
 
@@ -7,7 +8,6 @@ import numpy as np
 
 from orfit import small, tall
 from orfit.door import Array
-from orfit.memory.base import lengths
 from orfit.memory.basis import Bounded
 from orfit.memory.frame import ROTATIONS_BETWEEN_CURES
 
@@ -27,6 +27,8 @@ class Principal(Bounded):
         pca.U, pca.sigma
     """
 
+    _axes: Array | None = None  # the root that is known to be diagonal
+
     def trim(self) -> None:
         excess = self.rank - self.m
         if excess == 1:
@@ -41,53 +43,51 @@ class Principal(Bounded):
         w: p×q, moved. Y: n×q. Stops short, with fewer rows told, where a step would overflow. None,
         and nothing done, where numbers are so large or small that squares of squares are not.
         """
-        frame = self.frame
+        frame, compiled = self.frame, kernels()
+        assert compiled is not None
         rows = G.T if G.flags.writeable else G.T.copy()  # numba compiles anew for read-only arrays
-        norms = lengths(G)
-        range_ = np.finfo(G.dtype)
-        least, most = float(range_.tiny) ** 0.25, float(range_.max) ** 0.25
-        if not ((norms == 0) | ((norms > least) & (norms < most))).all():
-            return None
+        norms = compiled.norms(rows)
+        least, most = (limit**0.5 for limit in tall.SAFE[G.dtype])
+        for row, length in enumerate(norms.tolist()):
+            if not least < length < most and (length or rows[row].any()):
+                return None
         told = np.empty((len(rows), 3 + 2 * w.shape[1]))
-        done = 0
-        while done < len(rows):
-            if frame.stored == len(frame.rows):
-                frame.make_room()
-            room, k = len(frame.rows), self.rank
-            sigma, blur, W = np.zeros(room), np.zeros(room), np.zeros((room, room))
-            sigma[:k] = self._in_principal_axes()
-            blur[:k] = frame.blur
-            W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
-            frame.stored, frame.rotations, k, learned = kernels().walk(  # type: ignore[union-attr]
-                frame.rows,
-                frame.stored,
-                frame.rotations,
-                ROTATIONS_BETWEEN_CURES,
-                W,
-                sigma,
-                blur,
-                k,
-                self.m,
-                w.T,
-                rows[done:],
-                norms[done:],
-                norms[done:],
-                Y[done:],
-                noise,
-                np.sqrt(forgetting),
-                tall.cutoff(frame.rows.dtype),
-                told[done:],
-            )
-            frame.W, frame.blur = np.ascontiguousarray(W[:k, : frame.stored].T), blur[:k].copy()
-            self._root, self._damped = np.diag(sigma[:k]), None
-            if learned < 0:
-                return told[: done - 1 - learned]
-            done += learned
-        return told
+        room, k = len(frame.rows), self.rank
+        sigma, blur, W = np.empty(room), np.empty(room), np.empty((room, room))
+        sigma[:k] = self._in_principal_axes()
+        blur[:k] = frame.blur
+        W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
+        frame.stored, frame.rotations, k, learned = compiled.walk(
+            frame.rows,
+            frame.stored,
+            frame.rotations,
+            ROTATIONS_BETWEEN_CURES,
+            W,
+            sigma,
+            blur,
+            k,
+            self.m,
+            w.T,
+            rows,
+            norms,
+            Y,
+            noise,
+            math.sqrt(forgetting),
+            tall.cutoff(G.dtype),
+            told,
+            frame.scratch,
+            compiled.threads(self.size),
+        )
+        frame.W, frame.blur = np.ascontiguousarray(W[:k, : frame.stored].T), blur[:k]
+        self._root, self._damped = np.diag(sigma[:k]), None
+        self._axes = self._root
+        return told if learned >= 0 else told[: -1 - learned]
 
     def _in_principal_axes(self) -> Array:
         """Turn U so that root is diagonal; what was seen along it."""
-        diagonal = np.diag(self._root)
+        diagonal = self._root.diagonal()
+        if self._root is self._axes:  # it has not changed since it was made diagonal
+            return diagonal
         falling = (diagonal[:-1] >= diagonal[1:]).all() and (diagonal >= 0).all()
         if falling and np.count_nonzero(self._root) == np.count_nonzero(diagonal):
             return diagonal

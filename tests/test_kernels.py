@@ -76,7 +76,7 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
 
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("warnings.warn", lambda *args, **kwargs: None)
-        patch.setattr("orfit.kernels.threads", lambda size: threads)
+        patch.setattr("orfit.kernels.threads", lambda size, rows: threads)
         compiled, told = learned()
         patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         plain, expected = learned()

@@ -94,3 +94,10 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     if value < least:
         raise ValueError(f"{name} must be at least {least}; it is {value}")
     return int(value)
+
+
+def symmetric(matrix: Array) -> bool:
+    """Whether a square matrix equals its transpose, up to rounding of its largest entry."""
+    return bool(
+        np.abs(matrix - matrix.T).max(initial=0.0) <= 1e-12 * np.abs(matrix).max(initial=0.0)
+    )

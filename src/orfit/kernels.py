@@ -25,9 +25,9 @@ compiled = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy
 shared = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy", parallel=True)
 
 
-def threads(size):
-    """How many threads share the work on so many parameters."""
-    return 1 if size <= PARALLEL else get_num_threads()
+def threads(size, rows):
+    """How many threads share the work on so many parameters; to wake them takes a few rows."""
+    return 1 if size * min(rows, 16) <= PARALLEL else get_num_threads()
 
 
 @compiled
@@ -418,46 +418,92 @@ def exchange_shared(rows, M, V, threads):
 
 
 @compiled
+def orthonormal(columns, weights, most):
+    """An orthonormal basis (n×r) of the columns' span, the heaviest first, until rounding is left.
+
+    weights: the squared lengths of the columns. At most `most` of them.
+    """
+    n, count = columns.shape
+    basis = np.empty((most, n))
+    r = 0
+    for _ in range(most):
+        j = np.argmax(weights)
+        if weights[j] <= 1e-30:
+            break
+        v = columns[:, j].copy()
+        for _ in range(2):
+            for i in range(r):
+                share = dot(basis[i], v)
+                for l in range(n):
+                    v[l] -= share * basis[i, l]
+        length = np.sqrt(dot(v, v))
+        if length <= 1e-15:
+            weights[j] = 0.0
+            continue
+        for l in range(n):
+            basis[r, l] = v[l] / length
+        for i in range(count):
+            weights[i] -= dot(columns[:, i].copy(), basis[r]) ** 2
+        weights[j] = 0.0
+        r += 1
+    return basis[:r].T.copy()
+
+
+@compiled
 def make_room(rows, stored, W, k, cured, threads):
     """Write U's span into the first k rows; W becomes k×k.
 
-    Writing all of U = (W rows)ᵀ out costs k (k + s) p, for s rows beyond k. But s directions have
-    been exchanged at most: turned suitably, U differs from the first k rows by rank s. With
-    W = [Aᵀ Cᵀ] and the SVD A = V cos Zᵀ, in which all but s cosines are 1,
+    Writing all of U = Q₁ A + Q₂ C out, for the k first and s further rows, costs k (k + s) p. But
+    at most s directions have been exchanged: turned suitably, U differs from Q₁ by rank s. Let Z
+    be a basis of C's row space and Y one of what A maps no other direction to, of the complement
+    of A (I − Z Zᵀ) Aᵀ. Then for the orthogonal T = Aᵀ − Z (A Z − Y)ᵀ
 
-        U Z Vᵀ = Q₁ + [Q₁ V_s (cos_s − 1) + Q₂ C Z_s] V_sᵀ
+        U T = Q₁ + [Q₁ (A Z − Y) + Q₂ C Z] Yᵀ
 
     which costs (2 k + s) s p. Where the frame is being cured it is written out all the same,
     because then W makes up for rows that are not quite orthonormal. So is a small one.
     """
-    s = min(stored - k, k)
+    size, s = rows.shape[1], stored - k
     if cured or threads == 1:
         whole = W[:k, :stored].copy()
         if threads > 1:
             turn_shared(rows, whole, threads)
         else:
-            turn(rows, whole, 0, rows.shape[1])
+            turn(rows, whole, 0, size)
         W[:] = 0.0
         for i in range(k):
             W[i, i] = 1.0
         return
-    V, cosines, Zt = np.linalg.svd(np.ascontiguousarray(W[:k, :k].T))
-    moved = np.ascontiguousarray(V[:, k - s :])
-    M = np.zeros((s, stored))
-    for i in range(s):
-        for j in range(k):
-            M[i, j] = moved[j, i] * (cosines[k - s + i] - 1)
-        for j in range(k, stored):
-            for l in range(k):
-                M[i, j] += W[l, j] * Zt[k - s + i, l]
-    exchange_shared(rows, M, moved, threads)
-    W[:] = 0.0
-    across = np.ascontiguousarray(V.T)
+    At, Ct = W[:k, :k].copy(), W[:k, k:stored].copy()  # W is (A; C) transposed
+    Z = orthonormal(Ct, (Ct * Ct).sum(axis=0), min(s, k))
+    r = Z.shape[1]
+    A = At.T.copy()
+    AZ = np.zeros((k, r))
+    for i in range(k):
+        for l in range(k):
+            for j in range(r):
+                AZ[i, j] += A[i, l] * Z[l, j]
+    left = np.eye(k)  # I − A (I − Z Zᵀ) Aᵀ, a projector of rank r
     for i in range(k):
         for j in range(k):
-            entry = Zt[j, i]
+            left[i, j] -= dot(A[i], A[j]) - dot(AZ[i], AZ[j])
+    weights = np.empty(k)
+    for i in range(k):
+        weights[i] = left[i, i]
+    Y = orthonormal(left, weights, r)
+    D = AZ - Y
+    M = np.zeros((r, stored))
+    for j in range(r):
+        for i in range(k):
+            M[j, i] = D[i, j]
+        for i in range(s):
             for l in range(k):
-                W[i, l] += entry * across[j, l]
+                M[j, k + i] += Ct[l, i] * Z[l, j]
+    exchange_shared(rows, M, Y, threads)
+    W[:] = 0.0
+    for i in range(k):
+        for j in range(k):
+            W[i, j] = At[i, j] - dot(Z[i], D[j])
 
 
 @compiled
@@ -506,17 +552,18 @@ def over_remove(rows, stored, coefficients, x, g, following, out, threads):
 
 @compiled
 def walk(
-    rows, stored, rotations, between_cures, W, sigma, blur, k, m, w, X, norms, Y, noise, fading,
-    cutoff, told, scratch, threads,
+    rows, stored, rotations, between_cures, W, sigma, made, exact, k, m, w, X, norms, Y, noise,
+    fading, cutoff, told, scratch, threads,
 ):  # fmt: skip
     """Learn the rows of X one after another.
 
-    rows (room×p), W (room×room, k×stored used), sigma and blur (room, k used, sigma falling): the
-    memory in principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. norms: the lengths of
+    rows (room×p), W (room×room, k×stored used), sigma (room, k used, falling): the memory in
+    principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. made: `small.Makers`, used where
+    `exact`, that is while nothing has been dropped. norms: the lengths of
     X's rows. Y: n×q. fading: the root of `forgetting`.
     told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
-    Returns the new `stored`, `rotations` and k, and how many rows were learned; −1 less that
-    number where the next one would overflow.
+    Returns the new `stored`, `rotations`, k and `exact`, and how many rows were learned; −1 less
+    that number where the next one would overflow.
     scratch (2×p): anything. threads: how many share the p dimension.
     """
     n, size = X.shape
@@ -527,6 +574,7 @@ def walk(
     g = scratch[0]
     move = scratch[1] if noise > 0 else g
     values, vectors, turned = np.empty(room), np.empty((room, room)), np.empty((room, room))
+    most = np.finfo(w.dtype).max / 4
     met = False  # whether `following` holds rows · x
     for row in range(n):
         if stored == room:
@@ -553,10 +601,9 @@ def walk(
         over_remove(rows, stored, coefficients, x, g, upcoming, following[: stored + 1], threads)
         met = row + 1 < n
         t = np.sqrt(following[stored])
-        doubt = norm * norm
-        for i in range(k):
-            doubt += (c[i] * blur[i]) ** 2
-        doubt = np.sqrt(doubt)
+        doubt = norm
+        if exact:
+            doubt = np.hypot(norm, coefficients_in(made, raw, stored, more))
         new = t > cutoff * doubt
         if new and t < 0.5 * norm:
             over_meet(rows, stored, w[:0], g, raw[:stored], threads)
@@ -590,10 +637,10 @@ def walk(
             told[row, 3 + h] = f[h]
             told[row, 3 + q + h] = residual if scale == 0 else residual * (noise / scale)
             step = np.hypot(step, alpha[h] * np.sqrt(span))
-        if not np.isfinite(step):
+        if not step < most:
             for i in range(k):
                 sigma[i] /= fading
-            return stored, rotations, k, -1 - row
+            return stored, rotations, k, exact, -1 - row
         told[row, 0] = step
         told[row, 1] = t / norm if norm > 0 else 0.0
         inverse = 1 / t if new else 0.0
@@ -611,31 +658,48 @@ def walk(
             for j in range(stored):
                 W[k, j] = 0.0
             W[k, stored] = 1.0
-            c[k], sigma[k], blur[k] = t, 0.0, doubt / t
+            if exact:
+                for j in range(stored):
+                    part = 0.0
+                    for i in range(k):
+                        part += W[i, j] * c[i]
+                    made[stored, j] = part / norm
+                made[stored, stored] = t / norm
+            c[k], sigma[k] = t, 0.0
             stored += 1
             count = k + 1
         if count > 0 and norm > 0:
             # rank_one wants its poles rising; the memory has them falling.
             rank_one(sigma[:count][::-1], c[:count][::-1], values[:count], vectors[:count, :count])
             k = min(count, m)
+            exact = exact and k == count
             last = count - 1
             for i in range(k):
                 sigma[i] = values[last - i]
-                square = 0.0
                 for j in range(stored):
                     turned[i, j] = 0.0
                 for b in range(count):
                     entry = vectors[last - b, last - i]
-                    square += (entry * blur[b]) ** 2
                     for j in range(stored):
                         turned[i, j] += entry * W[b, j]
-                more[i] = np.sqrt(square)
             for i in range(k):
-                blur[i] = more[i]
                 for j in range(stored):
                     W[i, j] = turned[i, j]
         told[row, 2] = k
-    return stored, rotations, k, n
+    return stored, rotations, k, exact, n
+
+
+@compiled
+def coefficients_in(made, raw, k, out):
+    """|a| for the combination madeᵀ a = raw, made (k×k) lower triangular."""
+    square = 0.0
+    for j in range(k - 1, -1, -1):
+        total = raw[j]
+        for i in range(j + 1, k):
+            total -= made[i, j] * out[i]
+        out[j] = total / made[j, j]
+        square += out[j] * out[j]
+    return np.sqrt(square)
 
 
 @compiled

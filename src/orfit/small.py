@@ -86,30 +86,49 @@ def principal(R: Array) -> tuple[Array, Array]:
     return sigma, Vt.T
 
 
-def staircase(R: Array, doubt: Array, cutoff: float) -> tuple[Array | None, Array, Array]:
+class Makers:
+    """The rows that made the directions, each divided by its length: what tells rounding from news.
+
+    A direction found as a short remainder of a long row is known no better than that. A later row
+    with a part along it leaves a remainder of that uncertainty, which is no new direction. How much
+    of it is told by writing the row as a combination of the rows that made the directions: each
+    carries its own rounding, eps of its length, times its coefficient.
+
+    rows: k×k lower triangular, the makers in coordinates of the directions.
+    """
+
+    def __init__(self, rows: Array | None = None) -> None:
+        self.rows = np.empty((0, 0), order="F") if rows is None else rows
+
+    def doubt(self, coordinates: Array, length: float) -> float:
+        """What rounding is measured by: a row's length, and its coefficients in the makers."""
+        if not coordinates.size:
+            return length
+        coefficients = blas.dtrsv(self.rows, coordinates, lower=1, trans=1)
+        return float(np.hypot(length, frobenius(coefficients)))
+
+    def grown(self, coordinates: Array, remainder: float, length: float) -> "Makers":
+        """With one more maker: a row of that length, its coordinates, and what was new of it."""
+        k = len(self.rows)
+        rows = np.zeros((k + 1, k + 1), order="F")
+        rows[:k, :k] = self.rows
+        rows[k, :k], rows[k, k] = coordinates / length, remainder / length
+        return Makers(rows)
+
+
+def staircase(
+    R: Array, C: Array, norms: Array, makers: Makers | None, cutoff: float
+) -> tuple[Array | None, Array, Makers | None]:
     """R = K T, K with orthonormal columns, T a staircase: one step for each column that is new.
 
-    R: upper triangular, of a QR. K is None for the identity, where every column is new.
-
-    A direction found as a short remainder of a long column is known no better than that: its
-    *blur*, in units of rounding, is what went into the column over what was left of it. A later
-    column with a part along a blurred direction leaves a remainder of that blur, which is no new
-    direction. `doubt` is what went into each column before R, its length and its blurred parts
-    (in a root of a sum of squares); a remainder up to cutoff · doubt makes no step.
+    R: of a QR of what was left of columns with lengths `norms` and coordinates C (k×n) along the
+    past. Gram–Schmidt, twice, in the order of the columns; a remainder up to cutoff times what
+    `makers` doubt (None: the column's length alone) is rounding and makes no step. K is None for
+    the identity, where every column is new. The third result: the makers, grown.
     """
-    rows, n = R.shape
-    blur = np.empty(min(rows, n))
-    if rows == n:
-        for j in range(n):
-            spread = np.hypot(doubt[j], frobenius(R[:j, j] * blur[:j]))
-            if abs(R[j, j]) <= cutoff * spread:
-                break
-            blur[j] = spread / abs(R[j, j])
-        else:
-            return None, R, blur
-    # Gram–Schmidt, twice, in the order of the columns.
-    K = np.empty((rows, len(blur)), order="F")
-    T = np.zeros((len(blur), n))
+    n = R.shape[1]
+    most = min(R.shape)
+    K, T = np.empty((R.shape[0], most), order="F"), np.zeros((most, n))
     r = 0
     for j in range(n):
         v = R[:, j].copy()
@@ -118,11 +137,18 @@ def staircase(R: Array, doubt: Array, cutoff: float) -> tuple[Array | None, Arra
             v -= K[:, :r] @ c
             T[:r, j] += c
         length = frobenius(v)
-        spread = np.hypot(doubt[j], frobenius(T[:r, j] * blur[:r]))
-        if length > cutoff * spread and r < len(blur):
-            K[:, r], T[r, j], blur[r] = v / length, length, spread / length
+        along = np.concatenate([C[:, j], T[:r, j]])
+        doubt = norms[j] if makers is None else makers.doubt(along, norms[j])
+        if length > cutoff * doubt and r < most:
+            K[:, r], T[r, j] = v / length, length
+            makers = None if makers is None else makers.grown(along, length, norms[j])
             r += 1
-    return K[:, :r], T[:r], blur[:r]
+        else:
+            # What is rounding must not be fitted either.
+            T[:r, j][np.abs(T[:r, j]) <= cutoff * doubt] = 0.0
+    if r == n == len(R):
+        return None, R, makers
+    return K[:, :r], T[:r], makers
 
 
 def pivots(T: Array) -> Array:
@@ -141,13 +167,13 @@ def fit(B: Array, noise: float, residual: Array) -> tuple[Array, Array]:
     steps, n = B.shape
     if noise > 0:
         if n == 1:
-            scale = float(B[:, 0] @ B[:, 0]) + noise
-            return B @ (residual / scale), residual * (noise / scale)
+            length = frobenius(B)
+            gain, left = _damping(length, noise)
+            return (B / length if length else B) @ (gain * residual), left * residual
         W, s, Vt = linalg.svd(B, full_matrices=False, check_finite=False)
         along = Vt @ residual
-        gain, left = s / (s**2 + noise), noise / (s**2 + noise)
-        z = W @ (gain * along.T).T
-        return z, residual - Vt.T @ ((1 - left) * along.T).T
+        gain, left = np.transpose([_damping(length, noise) for length in s])
+        return W @ (gain * along.T).T, residual - Vt.T @ ((1 - left) * along.T).T
     if steps == n:
         return linalg.solve_triangular(B, residual, trans="T"), np.zeros_like(residual)
     if steps == 0:
@@ -159,3 +185,11 @@ def fit(B: Array, noise: float, residual: Array) -> tuple[Array, Array]:
     z = np.empty((steps, *residual.shape[1:]))
     z[pivot] = linalg.solve_triangular(R, Q.T @ residual[order])
     return z, residual - B.T @ z
+
+
+def _damping(s: float, noise: float) -> tuple[float, float]:
+    """What is s / (s² + noise), and noise / (s² + noise), also where s² is no number."""
+    if s == 0:
+        return 0.0, 1.0
+    ratio = noise / s
+    return 1 / (s + ratio), ratio / (s + ratio)

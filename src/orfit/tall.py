@@ -10,9 +10,9 @@ Layout: the columns of a tall matrix are contiguous (Fortran order), because bot
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
 dtype; whatever is small is float64.
 
-All BLAS calls, here and in `small`, are SciPy's. NumPy has a BLAS of its own, with threads of its
-own; where calls alternate between the two, the idle threads of the one spin on the cores that the
-other needs, and a step takes up to five times as long.
+All BLAS calls here, and the large ones of `small`, are SciPy's. NumPy has a BLAS of its own, with
+threads of its own; where calls alternate between the two, the idle threads of the one spin on the
+cores that the other needs, and a step takes up to five times as long.
 """
 
 import functools
@@ -101,22 +101,27 @@ def norm(g: Array) -> float:
     return length
 
 
-def orthonormalise(G: Array, doubt: Array) -> tuple[Array, Array, Array]:
+def orthonormalise(
+    G: Array, C: Array, norms: Array, makers: small.Makers | None
+) -> tuple[Array, Array, small.Makers | None]:
     """G = O T with orthonormal O (p×r), column after column as in alg:borfit_infmem.
 
-    A column whose remainder, orthogonal to the columns before it, is rounding adds no direction:
-    r ≤ n, and T (r×n) is a staircase, square and triangular when r = n. `doubt` and the third
-    result, the blur of each new direction, are those of `small.staircase`.
+    G is what was left of columns of the lengths `norms` with coordinates C along the past. Where
+    that is rounding it adds no direction: r ≤ n, and T (r×n) is a staircase, square and triangular
+    when r = n. `makers`: see `small.staircase`.
     Householder QR, since Gram matrices lose the directions below sqrt(eps).
     """
     if G.shape[1] == 1:  # the common case: one gradient
         length = norm(G[:, 0])
-        if length <= cutoff(G.dtype) * doubt[0]:
-            return G[:, :0], np.empty((0, 1)), np.empty(0)
-        return G / G.dtype.type(length), np.array([[length]]), doubt / length
+        along = C[:, 0]
+        doubt = norms[0] if makers is None else makers.doubt(along, norms[0])
+        if length <= cutoff(G.dtype) * doubt:
+            return G[:, :0], np.empty((0, 1)), makers
+        grown = None if makers is None else makers.grown(along, length, norms[0])
+        return G / G.dtype.type(length), np.array([[length]]), grown
     Q, R = linalg.qr(G, mode="economic", check_finite=False)
-    K, T, blur = small.staircase(R.astype(np.float64), doubt, cutoff(G.dtype))
-    return (Q if K is None else combine(Q, K)), T, blur
+    K, T, grown = small.staircase(R.astype(np.float64), C, norms, makers, cutoff(G.dtype))
+    return (Q if K is None else combine(Q, K)), T, grown
 
 
 def rotate(rows: Array, W: Array, block: int = 1 << 14) -> None:

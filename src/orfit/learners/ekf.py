@@ -18,7 +18,8 @@ class EKF(OneStep):
     noise: R, the covariance of v: a number for all outputs, or c×c, positive semidefinite.
     prior: Π = P₀⁻¹.
 
-    With R = 0 it equals ORFit with unlimited memory, with a number R > 0 `ORFit(noise=R)`.
+    With prior = 1 and R = 0 it equals ORFit with unlimited memory, and with a number R > 0
+    `ORFit(noise=R)`, up to rounding, which a dense P magnifies by P₀/R: below 1e-10 P₀ take ORFit.
     O(p²) time and memory a step.
     """
 
@@ -33,32 +34,34 @@ class EKF(OneStep):
             self._channels: tuple[Array, Array] | None = None
             return
         self._channels = _channels(R, model)
+        self._R = R.tolist()
         super().__init__(model, Dense(prior), w0)
 
     def settings(self) -> dict[str, Any]:
         if self._channels is None:
             return {"noise": self.noise}
-        variances, V = self._channels
-        return {"noise": ((V * variances) @ V.T).tolist()}
+        return {"noise": self._R}
 
     def _learn(self, X: Array, Y: Array) -> Update:
-        w, L = self._w.copy(), self.memory.L
+        if self._channels is not None and Y.shape[1:] != (len(self._R),):
+            c = len(self._R)
+            raise ValueError(f"noise is {c}×{c}, but y has shape {Y.shape[1:]} for each datapoint")
+        w, state = self._w.copy(), self.memory.state()
         try:
             return super()._learn(X, Y)
         except ValueError:  # the second of two blocks may be the one that fails
-            self._w, self.memory.L = w, L
+            self._w = w
+            self.memory.restore(*state)
             raise
 
     def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
         """With R = V diag(ρ) Vᵀ the outputs Vᵀ y are independent channels, learned in two blocks.
 
-        First those without noise, which bind; then the others, each divided by sqrt(ρ).
+        Those without noise, which bind, and the others, each divided by sqrt(ρ).
         """
         if self._channels is None:
             return super()._step(G, residual, noise)
         variances, V = self._channels
-        if len(residual) % len(V):
-            raise ValueError(f"noise is {len(V)}×{len(V)}, which does not fit the model's outputs")
         points = len(residual) // len(V)
         rho, turn = np.tile(variances, points), np.kron(np.eye(points), V)
         before, left, novelty = self._w.copy(), turn.T @ residual, 0.0
@@ -76,7 +79,7 @@ class EKF(OneStep):
 
 
 def _channels(R: Array, model: Model) -> tuple[Array, Array]:
-    if R.ndim != 2 or R.shape[0] != R.shape[1] or not np.allclose(R, R.T):
+    if R.ndim != 2 or R.shape[0] != R.shape[1] or not door.symmetric(R):
         raise ValueError(f"noise must be a number or a symmetric c×c matrix; it is {R.shape}")
     if model.heads is not None:
         raise ValueError("heads share one P, so their noise must be a single number")

@@ -85,8 +85,10 @@ class OneStep(Learner):
         z, unfitted = small.fit(past.root, noise, residual)
         check_step(z)
         displacement, length = past.displacement(z)
-        self._w += displacement
+        moved = self._w + displacement
+        check_step(float(moved.sum()))
         self.memory.fold(past)
+        self._w = moved
         return length, past.novelty, unfitted
 
     def _flat(self, residual: Array) -> Array:

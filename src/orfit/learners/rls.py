@@ -17,12 +17,12 @@ class NTKRLS(OneStep):
         unlimited memory (thm:implicit_bias_ntk).
 
     With λ < 1, P grows along directions that the stream has left; so that rounding does not drown
-    the rest, it is held below eps^(-3/4), 5e11 in float64, times the prior (or λ^(-p) where that is
-    more). A direction left for longer than that takes, 1,300 steps at λ = 0.98, is known a little
-    less well than the textbook says.
+    the rest, it is held below eps^(-3/4), 5e11 in float64, times the prior (or λ^(-i) while each of
+    i rows points in a direction never seen). A direction left for longer than that takes, 1,300
+    steps at λ = 0.98, is known a little less well than the textbook says.
 
     O(p²) time and memory a step. `ORFit(model, m, noise=1)` is the same in m·p as long as m
-    directions span what was seen.
+    directions span what was seen, for prior = 1 and λ = 1.
     """
 
     def __init__(

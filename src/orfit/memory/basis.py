@@ -129,7 +129,8 @@ class Basis(Memory):
 
     def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
         norms = lengths(G)
-        parts = split(self.frame, G, norms)
+        # With noise nothing is divided by a remainder, and no doubt is needed.
+        parts = split(self.frame, G, norms, self.frame.makers if noise == 0 else None)
         gamma, damped = self._root, self._damped
         if forgetting != 1:
             gamma, damped = gamma * np.sqrt(forgetting), None
@@ -140,6 +141,8 @@ class Basis(Memory):
         return BasisSplit(self.frame, parts, norms, gamma, noise, damped[1])
 
     def fold(self, past: BasisSplit) -> None:
+        self.frame.append(past.parts.O)  # first, since it may fail for want of memory
+        self.frame.makers = past.parts.makers
         rows = np.vstack([past.parts.C, past.parts.T]).T
         self._root = small.grow(past.gamma, rows)
         if past.damped is None:
@@ -147,7 +150,6 @@ class Basis(Memory):
         else:
             H = small.grow(past.damped, rows, diagonal=np.sqrt(past.noise))
             self._damped = past.noise, H
-        self.frame.append(past.parts.O, past.parts.blur)
         self.trim()
 
     def _delete(self, j: int) -> None:
@@ -177,7 +179,9 @@ class Basis(Memory):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         frame = self.frame
         rows = frame.rows[: frame.stored]
-        arrays = {"rows": rows, "blur": frame.blur, "root": self._root}
+        arrays = {"rows": rows, "root": self._root}
+        if frame.makers is not None:
+            arrays["makers"] = frame.makers.rows
         values: dict[str, Any] = {"capacity": len(frame.rows), "rotations": frame.rotations}
         if frame.W is not None:
             arrays["W"] = frame.W
@@ -197,7 +201,8 @@ class Basis(Memory):
         frame.rows = np.empty((max(int(values["capacity"]), stored), rows.shape[1]), dtype)
         frame.rows[:stored] = rows
         frame.stored, frame.W, frame.rotations = stored, W, int(values["rotations"])
-        frame.blur = taken(arrays, "blur", np.float64, k)
+        made = "makers" in arrays
+        frame.makers = small.Makers(taken(arrays, "makers", np.float64, k, k)) if made else None
 
 
 class Bounded(Basis, ABC):
@@ -208,9 +213,9 @@ class Bounded(Basis, ABC):
         self.m = door.count("m", m)
 
     def room(self, size: int) -> int:
-        # A rotation costs about m reads of the basis: the more room, the rarer. A quarter more is
-        # what a large memory can spare; below 2 MB nobody counts.
-        return self.m + max(4, self.m // 4, min(16, (1 << 18) // size))
+        # The more room, the rarer Q W is written out, and the more there is to read at every step.
+        # Below 2 MB nobody counts it.
+        return self.m + max(4, min(16, max(self.m // 12, (1 << 18) // size)))
 
     @abstractmethod
     def trim(self) -> None: ...

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from orfit import door, small, tall
-from orfit.door import Array
+from orfit.door import Array, symmetric
 from orfit.memory.base import Memory, lengths, taken
 
 # How far back the cure of wind-up sets L, so that it is rarely needed.
@@ -22,7 +22,8 @@ class DenseSplit:
     L: Array
     Q: Array  # p×r orthonormal
     T: Array  # r×n
-    blur: Array  # r, see `small.staircase`
+    blur: float  # how much the shortest remainder magnifies rounding
+    fresh: bool  # whether G points, visibly, where P is widest
     total: float  # |G|, times what P₀ makes of it
     noise: float
 
@@ -54,13 +55,14 @@ class Dense(Memory):
         self._check_prior()
         self.L = np.empty((0, 0))
         self._scale = 0.0  # |L| at first
-        self._blur = 1.0  # of the worst known direction
+        self._blur = 1.0  # by how much rounding has been magnified
+        self._fresh = 0  # how many blocks did point where P was widest
 
     def _check_prior(self) -> None:
         if self.prior.ndim > 2 or (self.prior.ndim == 2 and len(set(self.prior.shape)) != 1):
             raise ValueError(f"prior must be a number, p of them or p×p; it is {self.prior.shape}")
         if self.prior.ndim == 2:
-            if not np.allclose(self.prior, self.prior.T):
+            if not symmetric(self.prior):
                 raise ValueError("prior must be symmetric")
             try:
                 linalg.cholesky(self.prior)
@@ -96,18 +98,26 @@ class Dense(Memory):
     def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
         norms = lengths(G)
         L = self._faded(forgetting)
-        # Without noise a spanned direction must not be divided by; with it nothing is divided by.
-        doubt = self._blur * self._scale * norms if noise == 0 else np.zeros(len(norms))
-        Q, T, blur = tall.orthonormalise(L.T @ G, doubt)
-        return DenseSplit(L, Q, T, blur, self._scale * small.frobenius(norms), noise)
+        lengths_ = self._scale * norms
+        # Without noise a remainder is divided by: it must be more than the rounding of all before.
+        doubt = self._blur * lengths_ if noise == 0 else lengths_
+        Q, T, _ = tall.orthonormalise(L.T @ G, np.empty((0, G.shape[1])), doubt, None)
+        pivots = small.pivots(T)
+        steps = np.abs(T[range(len(T)), pivots])
+        blur = float((lengths_[pivots] / steps).max(initial=0.0)) if noise == 0 else 0.0
+        widest = small.frobenius(L) / np.sqrt(len(L)) * small.frobenius(norms)
+        fresh = bool(small.frobenius(T) > 1e-3 * widest)
+        return DenseSplit(L, Q, T, blur, fresh, self._scale * small.frobenius(norms), noise)
 
     def fold(self, past: DenseSplit) -> None:
         self.L = past.L
-        self._blur = max(self._blur, past.blur.max(initial=0.0))
+        self._blur = float(np.hypot(self._blur, past.blur))
+        self._fresh += past.fresh
         if len(past.T):
             # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − W diag(1 − sqrt(R / (s² + R))) Wᵀ.
             W, s, _ = linalg.svd(past.T, full_matrices=False)
-            taken = 1 - np.sqrt(past.noise) / np.hypot(s, np.sqrt(past.noise))
+            root = np.sqrt(past.noise)
+            taken = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
             K = tall.combine(past.Q, W)
             self.L = past.L - (past.L @ K * taken.astype(K.dtype)) @ K.T
 
@@ -116,25 +126,30 @@ class Dense(Memory):
 
         P grows so along directions that the stream has left, without end (wind-up), and rounding
         relative to those drowns the rest. So P is held below a limit: eps^(-3/4) times its prior,
-        where L's rounding is still 2e-10 in float64; or forgetting^(-p), which it needs where the
-        model is overparameterized and p steps are not enough to see every direction.
+        where L's rounding is still 2e-10 in float64. Where each block points in a direction never
+        seen, as in an overparameterized model, it may grow as it must.
         """
         if forgetting == 1:
             return self.L
         L = self.L / self.L.dtype.type(np.sqrt(forgetting))
         type_ = np.finfo(L.dtype)
         most = 0.4 * np.log(float(type_.max))  # of log L, so that squares are finite too
-        needed = -0.5 * len(L) * np.log(forgetting)
+        needed = -0.5 * (self._fresh + 2) * np.log(forgetting)
         limit = self._scale * np.exp(min(most, max(-0.375 * np.log(float(type_.eps)), needed)))
         if small.frobenius(L) > np.sqrt(len(L)) * limit:
             W, s, Vt = linalg.svd(L)
-            L = (W * np.minimum(s, limit / WINDUP_SETBACK)) @ Vt
+            L = ((W * np.minimum(s, limit / WINDUP_SETBACK)) @ Vt).astype(L.dtype)
         return np.asarray(L)
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        return {"L": self.L, "prior": self.prior}, {"scale": self._scale, "blur": self._blur}
+        return {"L": self.L, "prior": self.prior}, {
+            "scale": self._scale,
+            "blur": self._blur,
+            "fresh": self._fresh,
+        }
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.L = taken(arrays, "L", self.L.dtype, self.size, self.size)
         self.prior = arrays["prior"]
         self._scale, self._blur = float(values["scale"]), float(values["blur"])
+        self._fresh = int(values["fresh"])

@@ -10,7 +10,7 @@ from orfit.door import Array
 
 # Rotating rounds: UᵀU drifts from I by about eps each time. Every so many rotations the drift is
 # measured and taken out by the rotation itself.
-ROTATIONS_BETWEEN_CURES = 8
+ROTATIONS_BETWEEN_CURES = 32
 
 
 class Frame:
@@ -29,7 +29,9 @@ class Frame:
         self.scratch = np.empty((2, size), dtype)  # for one gradient: a new one faults its pages in
         self.stored = 0
         self.W: Array | None = None  # (stored, k); None stands for the identity
-        self.blur = np.empty(0)  # how well each direction is known: see `small.staircase`
+        # Which rows made the columns of Q; None once a direction was dropped: then what arrives is
+        # compared with what is left, and its length alone tells rounding.
+        self.makers: small.Makers | None = small.Makers()
         self.rotations = 0
 
     @property
@@ -53,7 +55,7 @@ class Frame:
         """G − U C."""
         return tall.subtract(G, self.Q, C if self.W is None else self.W @ C)
 
-    def append(self, O: Array, blur: Array) -> None:
+    def append(self, O: Array) -> None:
         """U ← [U O]."""
         r = O.shape[1]
         if r == 0:
@@ -70,24 +72,23 @@ class Frame:
             W[self.stored :, k:] = np.eye(r)
             self.W = W
         self.stored += r
-        self.blur = np.concatenate([self.blur, blur])
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
         self.W = self._turned() @ K
-        self.blur = np.sqrt(self.blur**2 @ K**2)
+        if K.shape[1] < K.shape[0]:
+            self.makers = None
 
     def reflect(self, u: Array) -> None:
         """U ← U (I − 2 u uᵀ) less its last column: one reflection drops one direction."""
         W = self._turned()
         self.W = np.ascontiguousarray((W - np.outer(2 * (W @ u), u))[:, :-1])
-        H = np.eye(len(u)) - np.outer(2 * u, u)
-        self.blur = np.sqrt(self.blur**2 @ H**2)[:-1]
+        self.makers = None
 
     def delete(self, j: int) -> None:
         """U ← U less its j-th column."""
         self.W = np.ascontiguousarray(np.delete(self._turned(), j, axis=1))
-        self.blur = np.delete(self.blur, j)
+        self.makers = None
 
     def _turned(self) -> Array:
         return np.eye(self.stored) if self.W is None else self.W
@@ -119,10 +120,10 @@ class Parts:
     C: Array  # k×n, along what is remembered
     O: Array  # p×r, new directions, r ≤ n
     T: Array  # r×n, a staircase
-    blur: Array  # r, how well each new direction is known
+    makers: small.Makers | None  # of [U O]
 
 
-def split(frame: Frame, G: Array, norms: Array) -> Parts:
+def split(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> Parts:
     """Take G (p×n) apart into what the frame spans and what is new.
 
     Where projecting took away most of a column, what is left carries the rounding of what was
@@ -130,14 +131,19 @@ def split(frame: Frame, G: Array, norms: Array) -> Parts:
     second projection takes away too was rounding from the start.
     """
     if frame.rank == 0:
-        return Parts(np.empty((0, G.shape[1])), *tall.orthonormalise(G, norms))
+        none = np.empty((0, G.shape[1]))
+        return Parts(none, *tall.orthonormalise(G, none, norms, makers))
     C = frame.coordinates(G)
-    doubt = np.hypot(norms, [small.frobenius(c * frame.blur) for c in C.T])
-    O, T, blur = tall.orthonormalise(frame.subtract(G, C), doubt)
+    G_perp = frame.subtract(G, C)
+    # Makers are in coordinates of Q; while they are kept, W is square and only turns.
+    along = C if frame.W is None or makers is None else frame.W @ C
+    O, T, grown = tall.orthonormalise(G_perp, along, norms, makers)
     pivots = small.pivots(T)
     if (np.abs(T[range(len(T)), pivots]) < 0.5 * norms[pivots]).any():
         E = frame.coordinates(O)
-        half = np.full(len(T), 0.5 / tall.cutoff(G.dtype))
-        O, F, _ = tall.orthonormalise(frame.subtract(O, E), half)
-        C, T, blur = C + E @ T, F @ T, blur[small.pivots(F)]
-    return Parts(C, O, T, blur)
+        ones = np.full(len(T), 0.5 / tall.cutoff(G.dtype))
+        O, F, _ = tall.orthonormalise(frame.subtract(O, E), E[:0], ones, None)
+        if len(F) < len(T):  # rounding after all: it made nothing
+            grown = None if len(F) else makers
+        C, T = C + E @ T, F @ T
+    return Parts(C, O, T, grown)

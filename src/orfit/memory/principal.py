@@ -53,18 +53,21 @@ class Principal(Bounded):
                 return None
         told = np.empty((len(rows), 3 + 2 * w.shape[1]))
         room, k = len(frame.rows), self.rank
-        sigma, blur, W = np.empty(room), np.empty(room), np.empty((room, room))
+        sigma, made, W = np.empty(room), np.empty((room, room)), np.empty((room, room))
         sigma[:k] = self._in_principal_axes()
-        blur[:k] = frame.blur
+        exact = frame.makers is not None and noise == 0
+        if frame.makers is not None:
+            made[:k, :k] = frame.makers.rows
         W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
-        frame.stored, frame.rotations, k, learned = compiled.walk(
+        frame.stored, frame.rotations, k, exact, learned = compiled.walk(
             frame.rows,
             frame.stored,
             frame.rotations,
             ROTATIONS_BETWEEN_CURES,
             W,
             sigma,
-            blur,
+            made,
+            exact,
             k,
             self.m,
             w.T,
@@ -76,9 +79,10 @@ class Principal(Bounded):
             tall.cutoff(G.dtype),
             told,
             frame.scratch,
-            compiled.threads(self.size),
+            compiled.threads(self.size, len(rows)),
         )
-        frame.W, frame.blur = np.ascontiguousarray(W[:k, : frame.stored].T), blur[:k]
+        frame.W = np.ascontiguousarray(W[:k, : frame.stored].T)
+        frame.makers = small.Makers(np.asfortranarray(np.tril(made[:k, :k]))) if exact else None
         self._root, self._damped = np.diag(sigma[:k]), None
         self._axes = self._root
         return told if learned >= 0 else told[: -1 - learned]

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracles
 import orfit
 from orfit import kernels
 
@@ -93,18 +94,33 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
     assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
 
 
-@given(seeds, st.integers(1, 12), st.integers(1, 12), st.booleans(), st.integers(1, 2))
-def test_making_room_keeps_the_span(seed, k, extra, cured, threads):
+@pytest.mark.parametrize("make_room", [kernels.write_out, kernels.exchange_few])
+@given(seed=seeds, k=st.integers(1, 12), extra=st.integers(1, 12), threads=st.integers(1, 2))
+def test_making_room_keeps_the_span(make_room, seed, k, extra, threads):
     """The exchange of a few directions, and writing all of them out, give the same U."""
     rng = np.random.default_rng(seed)
     stored, p = k + extra, 40
     rows = np.linalg.qr(rng.standard_normal((p, stored)))[0].T.copy()
     W = np.zeros((stored, stored))
     W[:k] = np.linalg.qr(rng.standard_normal((stored, k)))[0].T
+    if seed % 3 == 0:  # as after a few steps: some directions gone, the others as they were
+        W[:k] = np.eye(stored)[rng.permutation(stored)[:k]]
     U = W[:k] @ rows
-    kernels.make_room(rows, stored, W, k, cured, threads)
+    make_room(rows, stored, W, k, threads)
     assert np.abs(W[:k, :k] @ rows[:k] - U).max() <= 1e-13
     assert np.abs(rows[:k] @ rows[:k].T - np.eye(k)).max() <= 1e-13
+
+
+def test_a_large_basis_exchanges_few(rng):
+    """Above `LIGHT` the loop exchanges directions: the verbatim algorithm, and orthonormal."""
+    X, y = rng.standard_normal((120, 6000)), rng.standard_normal(120)
+    blocks = [(X[i : i + 1], y[i : i + 1]) for i in range(120)]
+    w, U, _ = oracles.batch_orfit_limited(blocks, np.zeros(6000), 60)
+    learner = orfit.ORFit(orfit.Linear(6000), 60)
+    learner.learn_each(X, y)
+    assert np.abs(learner.w - w).max() <= 1e-12
+    assert np.abs(learner.memory.U @ (learner.memory.U.T @ U) - U).max() <= 1e-9
+    assert np.abs(learner.memory.U.T @ learner.memory.U - np.eye(60)).max() <= 1e-12
 
 
 def test_a_cure_makes_the_frame_orthonormal(rng):

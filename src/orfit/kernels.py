@@ -18,7 +18,8 @@ EPS = np.finfo(np.float64).eps
 
 BLOCK = 8192  # numbers of one vector that are worked on at a time
 TURNED = 512  # the same where many vectors are worked on at once
-PARALLEL = 1 << 17  # parameters above which threads pay
+PARALLEL = 1 << 16  # parameters above which threads pay
+LIGHT = 1 << 24  # products up to which a basis is written out rather than few of it exchanged
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 compiled = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -450,30 +451,30 @@ def orthonormal(columns, weights, most):
 
 
 @compiled
-def make_room(rows, stored, W, k, cured, threads):
-    """Write U's span into the first k rows; W becomes k×k.
+def write_out(rows, stored, W, k, threads):
+    """rows[:k] ← U; W ← I. Costs k (k + s) p for s rows beyond k."""
+    whole = W[:k, :stored].copy()
+    if threads > 1:
+        turn_shared(rows, whole, threads)
+    else:
+        turn(rows, whole, 0, rows.shape[1])
+    W[:] = 0.0
+    for i in range(k):
+        W[i, i] = 1.0
 
-    Writing all of U = Q₁ A + Q₂ C out, for the k first and s further rows, costs k (k + s) p. But
-    at most s directions have been exchanged: turned suitably, U differs from Q₁ by rank s. Let Z
-    be a basis of C's row space and Y one of what A maps no other direction to, of the complement
-    of A (I − Z Zᵀ) Aᵀ. Then for the orthogonal T = Aᵀ − Z (A Z − Y)ᵀ
+
+@compiled
+def exchange_few(rows, stored, W, k, threads):
+    """rows[:k] ← U turned so that few of them change; W becomes k×k. Costs (2 k + s) s p.
+
+    U = Q₁ A + Q₂ C, for the k first and s further rows: at most s directions have been exchanged,
+    so that U, turned suitably, differs from Q₁ by rank s. Let Z be a basis of C's row space and Y
+    one of what A maps no other direction to, the complement of A (I − Z Zᵀ) Aᵀ. Then for the
+    orthogonal T = Aᵀ − Z (A Z − Y)ᵀ
 
         U T = Q₁ + [Q₁ (A Z − Y) + Q₂ C Z] Yᵀ
-
-    which costs (2 k + s) s p. Where the frame is being cured it is written out all the same,
-    because then W makes up for rows that are not quite orthonormal. So is a small one.
     """
-    size, s = rows.shape[1], stored - k
-    if cured or threads == 1:
-        whole = W[:k, :stored].copy()
-        if threads > 1:
-            turn_shared(rows, whole, threads)
-        else:
-            turn(rows, whole, 0, size)
-        W[:] = 0.0
-        for i in range(k):
-            W[i, i] = 1.0
-        return
+    s = stored - k
     At, Ct = W[:k, :k].copy(), W[:k, k:stored].copy()  # W is (A; C) transposed
     Z = orthonormal(Ct, (Ct * Ct).sum(axis=0), min(s, k))
     r = Z.shape[1]
@@ -499,7 +500,10 @@ def make_room(rows, stored, W, k, cured, threads):
         for i in range(s):
             for l in range(k):
                 M[j, k + i] += Ct[l, i] * Z[l, j]
-    exchange_shared(rows, M, Y, threads)
+    if threads > 1:
+        exchange_shared(rows, M, Y, threads)
+    else:
+        exchange(rows, M, Y, 0, rows.shape[1])
     W[:] = 0.0
     for i in range(k):
         for j in range(k):
@@ -582,7 +586,11 @@ def walk(
             cured = rotations % between_cures == 0
             if cured:
                 cure(rows, stored, W, k, threads)
-            make_room(rows, stored, W, k, cured, threads)
+            # A cured frame is written out: there W makes up for rows not quite orthonormal.
+            if cured or stored * k * size < LIGHT:
+                write_out(rows, stored, W, k, threads)
+            else:
+                exchange_few(rows, stored, W, k, threads)
             stored, met = k, False
         x, norm = X[row], norms[row]
         for i in range(k):

@@ -2,7 +2,7 @@ PYTHON ?= python3
 # A virtual environment's own pip may be missing (Debian splits it off): the outer one serves it.
 PIP := $(PYTHON) -m pip --python .venv/bin/python --quiet --disable-pip-version-check
 
-.PHONY: demo test setup clean
+.PHONY: demo test bench setup clean
 
 demo: .venv/demo
 	.venv/bin/python -m orfit.experiments.digits
@@ -14,6 +14,9 @@ test: .venv/dev
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pytest -n 2
 
+bench: .venv/bench
+	.venv/bin/python benchmarks/run.py
+
 setup: .venv/dev
 
 clean:
@@ -24,6 +27,10 @@ clean:
 
 .venv/demo: .venv/bin/python pyproject.toml constraints.txt
 	$(PIP) install --constraint constraints.txt --editable '.[experiments]'
+	@touch $@
+
+.venv/bench: .venv/bin/python pyproject.toml constraints.txt
+	$(PIP) install --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt

@@ -156,6 +156,23 @@ def test_a_long_stream_of_low_rank(seed, rank, m):
     assert np.abs(updates.residual[rank:]).max() <= 1e-9 * np.abs(y).max()
 
 
+@given(seeds, st.integers(2, 12))
+def test_blocks_and_rows_of_low_rank_in_turn(seed, rank):
+    """However they arrive, also where a block is larger than the memory has room for."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, rank)) @ rng.standard_normal((rank, 60))
+    y = X @ rng.standard_normal(60)
+    learner = orfit.ORFit(orfit.Linear(60), rank)
+    learner.learn_each(X[: rank // 2], y[: rank // 2])
+    learner.learn_batch(X[rank // 2 : 80], y[rank // 2 : 80])
+    learner.learn(X[80], y[80])
+    learner.learn_batch(X[81:150], y[81:150])
+    updates = learner.learn_each(X[150:], y[150:])
+    assert learner.memory.rank == rank
+    assert (updates.novelty == 0).all()
+    assert np.abs(learner.predict(X) - y).max() <= 1e-8 * np.abs(y).max()
+
+
 @pytest.mark.parametrize(
     ("dtype", "scale"),
     [

@@ -61,7 +61,8 @@ class Frame:
         if r == 0:
             return
         if self.stored + r > len(self.rows):
-            self.make_room()
+            if self.rank < self.stored:
+                self.make_room()
             if self.stored + r > len(self.rows):
                 self._widen(self.stored + r)
         self.rows[self.stored : self.stored + r] = O.T
@@ -95,8 +96,7 @@ class Frame:
 
     def make_room(self) -> None:
         """Write Q W out, which leaves as many columns as there are directions."""
-        if self.W is None:
-            return
+        assert self.W is not None
         self.rotations += 1
         if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
             # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.

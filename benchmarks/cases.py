@@ -1,0 +1,216 @@
+"""What is measured: each case is a ratio of two things timed in turn, on the same data."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from verbatim import Verbatim
+
+import orfit
+
+# OpenBLAS' idle threads spin for some 25 ms and would be charged to whoever comes next.
+PAUSE = 0.06
+
+
+@dataclass
+class Case:
+    name: str
+    target: str
+    bar: float
+    at_least: bool  # whether the ratio must be at least the bar, or at most
+    ratios: list[float] = field(default_factory=list)
+    detail: str = ""
+
+    @property
+    def median(self):
+        return float(np.median(self.ratios))
+
+    @property
+    def met(self):
+        return self.median >= self.bar if self.at_least else self.median <= self.bar
+
+
+def rows(p, n, seed=0, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, p)).astype(dtype), rng.standard_normal(n)
+
+
+def seconds_each(learn, X, y):
+    """Seconds a row, of a loop over X."""
+    time.sleep(PAUSE)
+    start = time.perf_counter()
+    for x, label in zip(X, y, strict=True):
+        learn(x, label)
+    return (time.perf_counter() - start) / len(X)
+
+
+def seconds(call, n):
+    """Seconds a row, of one call that learns n of them."""
+    time.sleep(PAUSE)
+    start = time.perf_counter()
+    call()
+    return (time.perf_counter() - start) / n
+
+
+def filled(p, m, X, y, dtype=np.float64):
+    """A learner whose memory is full, and warm."""
+    learner = orfit.ORFit(orfit.Linear(p), m, w0=np.zeros(p, dtype))
+    learner.learn_each(X[: m + 8], y[: m + 8])
+    learner.learn(X[0], y[0])
+    return learner
+
+
+def against_verbatim(case, p, m, n, repeats, each, verbatim_rows):
+    X, y = rows(p, n)
+    ours, theirs = filled(p, m, X, y), Verbatim(p, m)
+    for x, label in zip(X[: m + 1], y[: m + 1], strict=True):
+        theirs.learn(x, label)
+    slow, fast = [], []
+    for _ in range(repeats):
+        slow.append(seconds_each(theirs.learn, X[:verbatim_rows], y[:verbatim_rows]))
+        one_by_one = not each
+        fast.append(
+            seconds_each(ours.learn, X, y)
+            if one_by_one
+            else seconds(lambda: ours.learn_each(X, y), n)
+        )
+    case.ratios = [a / b for a, b in zip(slow, fast, strict=True)]
+    case.detail = f"{1e6 * np.median(slow):,.0f} → {1e6 * np.median(fast):,.1f} µs a row"
+    return case
+
+
+def share_of_floor(case, p, m, n, repeats):
+    """Two reads of U, as two matrix-vector products, over a step."""
+    X, y = rows(p, n)
+    learner = filled(p, m, X, y)
+    basis, g, c = np.ones((m, p)), X[0].copy(), np.ones(m)
+    floors, steps = [], []
+    for _ in range(repeats):
+        floors.append(seconds(lambda: [(basis @ g, c @ basis) for _ in range(5)], 5))
+        steps.append(seconds_each(learner.learn, X, y))
+    case.ratios = [a / b for a, b in zip(floors, steps, strict=True)]
+    case.detail = f"floor {1e3 * np.median(floors):.2f} ms, step {1e3 * np.median(steps):.2f} ms"
+    return case
+
+
+def growth(case, small, large, repeats):
+    """Step time of the larger (p, m, n) over that of the smaller."""
+    learners = []
+    for p, m, n in (small, large):
+        X, y = rows(p, n)
+        learners.append((filled(p, m, X, y), X[-24:], y[-24:]))
+    timed = [[seconds_each(l.learn, X, y) for l, X, y in learners] for _ in range(repeats)]
+    case.ratios = [b / a for a, b in timed]
+    case.detail = " → ".join(f"{1e3 * t:.2f} ms" for t in np.median(timed, axis=0))
+    return case
+
+
+def half_precision(case, p, m, n, repeats):
+    pairs = []
+    for dtype in (np.float64, np.float32):
+        X, y = rows(p, n, dtype=dtype)
+        pairs.append((filled(p, m, X, y, dtype), X, y))
+    timed = [[seconds_each(l.learn, X, y) for l, X, y in pairs] for _ in range(repeats)]
+    case.ratios = [a / b for a, b in timed]
+    case.detail = " → ".join(f"{1e3 * t:.2f} ms" for t in np.median(timed, axis=0))
+    return case
+
+
+def batch_against_single(case, p, m, n, repeats):
+    X, y = rows(p, 2 * n)
+    one, block = filled(p, m, X, y), filled(p, m, X, y)
+    timed = []
+    for _ in range(repeats):
+        single = seconds_each(one.learn, X[n:], y[n:])
+        timed.append((single, seconds(lambda: block.learn_batch(X[n:], y[n:]), n)))
+    case.ratios = [a / b for a, b in timed]
+    case.detail = " → ".join(f"{1e3 * t:.3f} ms a row" for t in np.median(timed, axis=0))
+    return case
+
+
+def peak_memory(case, p, m):
+    """In a process of its own: the most memory it ever had, less what it had with the data."""
+    script = (
+        "import sys, numpy as np, orfit\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "from peers import peak_memory as used, reset_peak_memory\n"
+        f"p, m = {p}, {m}\n"
+        "orfit.ORFit(orfit.Linear(50), 3).learn_each(np.eye(50)[:20], np.ones(20))\n"
+        "x, noise = np.ones(p), np.random.default_rng(0)\n"
+        "reset_peak_memory()\n"
+        "before = used()\n"
+        "learner = orfit.ORFit(orfit.Linear(p), m)\n"
+        "for _ in range(m + 30):\n"
+        "    noise.standard_normal(out=x)\n"
+        "    learner.learn(x, 1.0)\n"
+        "print((used() - before) / (m * p * 8))\n"
+    )
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    case.ratios = [float(out.stdout)]
+    return case
+
+
+def all_cases(tick):
+    """Run everything; tick(name) before each."""
+    plan = [
+        (Case("p=784, m=10, learn_each", "≥ 8× verbatim", 8, True),
+         lambda c: against_verbatim(c, 784, 10, 20_000, 7, True, 2000)),
+        (Case("p=20,000, m=10, learn_each", "≥ 6× verbatim", 6, True),
+         lambda c: against_verbatim(c, 20_000, 10, 600, 7, True, 60)),
+        (Case("p=10⁶, m=10, learn", "≥ 8× verbatim", 8, True),
+         lambda c: against_verbatim(c, 10**6, 10, 24, 5, False, 4)),
+        (Case("p=10⁵, m=100, learn", "≥ 10× verbatim", 10, True),
+         lambda c: against_verbatim(c, 10**5, 100, 120, 5, False, 4)),
+        (Case("p=10⁶, m=10, share of the floor", "≥ 0.5", 0.5, True),
+         lambda c: share_of_floor(c, 10**6, 10, 24, 7)),
+        (Case("p=10⁵, m=100, share of the floor", "≥ 0.5", 0.5, True),
+         lambda c: share_of_floor(c, 10**5, 100, 120, 7)),
+        (Case("p=10⁵, step at m=400 ÷ m=100", "≤ 5", 5, False),
+         lambda c: growth(c, (10**5, 100, 132), (10**5, 400, 432), 5)),
+        (Case("m=10, step at p=4·10⁵ ÷ p=10⁵", "≤ 4.4", 4.4, False),
+         lambda c: growth(c, (10**5, 10, 48), (4 * 10**5, 10, 48), 7)),
+        (Case("p=10⁶, m=10, float64 ÷ float32", "≥ 1.6", 1.6, True),
+         lambda c: half_precision(c, 10**6, 10, 24, 5)),
+        (Case("p=10⁶, m=50, peak memory ÷ m·p", "≤ 1.4", 1.4, False),
+         lambda c: peak_memory(c, 10**6, 50)),
+        (Case("p=10⁴, m=100, single ÷ batch of 100", "≥ 5×", 5, True),
+         lambda c: batch_against_single(c, 10**4, 100, 100, 7)),
+        (Case("p=20, m=5, one learn ÷ verbatim step", "≤ 1.5", 1.5, False),
+         lambda c: inverse(against_verbatim(c, 20, 5, 2000, 7, False, 2000))),
+    ]  # fmt: skip
+    for case, run in plan:
+        tick(case.name)
+        yield run(case)
+
+
+def inverse(case):
+    case.ratios = [1 / ratio for ratio in case.ratios]
+    return case
+
+
+def curves(tick):
+    """Time of a step against p and against m, ours, verbatim and the floor (ms)."""
+    against_p, against_m = [], []
+    for p in (10**3, 10**4, 10**5, 10**6):
+        tick(f"time against p: {p:,}")
+        against_p.append((p, *three(p, 10)))
+    for m in (10, 30, 100, 300):
+        tick(f"time against m: {m}")
+        against_m.append((m, *three(10**5, m)))
+    return against_p, against_m
+
+
+def three(p, m):
+    n = m + 24
+    X, y = rows(p, n)
+    ours, theirs = filled(p, m, X, y), Verbatim(p, m)
+    theirs.U = np.linalg.qr(X[:m].T)[0]
+    theirs.Sigma = np.ones(m)
+    basis, g, c = np.ones((m, p)), X[0].copy(), np.ones(m)
+    step = seconds_each(ours.learn, X[m:], y[m:])
+    verbatim = seconds_each(theirs.learn, X[m : m + 3], y[m : m + 3])
+    floor = seconds(lambda: [(basis @ g, c @ basis) for _ in range(9)], 9)
+    return 1e3 * step, 1e3 * verbatim, 1e3 * floor

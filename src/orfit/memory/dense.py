@@ -22,7 +22,7 @@ class DenseSplit:
     L: Array
     Q: Array  # p×r orthonormal
     T: Array  # r×n
-    blur: float  # how much the shortest remainder magnifies rounding
+    blur: float  # how much the remainders magnify rounding
     fresh: bool  # whether G points, visibly, where P is widest
     total: float  # |G|, times what P₀ makes of it
     noise: float
@@ -101,10 +101,11 @@ class Dense(Memory):
         lengths_ = self._scale * norms
         # Without noise a remainder is divided by: it must be more than the rounding of all before.
         doubt = self._blur * lengths_ if noise == 0 else lengths_
-        Q, T, _ = tall.orthonormalise(L.T @ G, np.empty((0, G.shape[1])), doubt, None)
+        makers = small.Makers() if noise == 0 else None
+        Q, T, _ = tall.orthonormalise(L.T @ G, np.empty((0, G.shape[1])), doubt, makers)
         pivots = small.pivots(T)
         steps = np.abs(T[range(len(T)), pivots])
-        blur = float((lengths_[pivots] / steps).max(initial=0.0)) if noise == 0 else 0.0
+        blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0
         widest = small.frobenius(L) / np.sqrt(len(L)) * small.frobenius(norms)
         fresh = bool(small.frobenius(T) > 1e-3 * widest)
         return DenseSplit(L, Q, T, blur, fresh, self._scale * small.frobenius(norms), noise)

@@ -174,10 +174,7 @@ class Learner(ABC):
     def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Array]:
         """F, the residual Y − F, and G, where they have the shapes that they should."""
         F, G = self.model.linearize(w, X)
-        if Y.shape != F.shape:
-            each, given = F.shape[1:], Y.shape[1:]
-            wanted = f"have shape {each}" if each else "be a single number"
-            raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}")
+        check_labels(F, Y)
         columns = len(F) if self.model.heads is not None else F.size
         if G.shape != (self.model.size, columns):
             raise ValueError(
@@ -187,6 +184,14 @@ class Learner(ABC):
         if not np.isfinite(F).all():
             raise ValueError(f"the model's prediction leaves the finite numbers of {w.dtype}")
         return F, np.asarray(Y - F), G
+
+
+def check_labels(F: Array, Y: Array) -> None:
+    """Refuse labels that have not the shape of the predictions."""
+    if Y.shape != F.shape:
+        each, given = F.shape[1:], Y.shape[1:]
+        wanted = f"have shape {each}" if each else "be a single number"
+        raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}")
 
 
 def check_step(step: Array | float, remedy: str = "scale x or y") -> None:

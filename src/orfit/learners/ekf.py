@@ -43,8 +43,10 @@ class EKF(OneStep):
         return {"noise": self._R}
 
     def _learn(self, X: Array, Y: Array) -> Update:
-        if self._channels is not None and Y.shape[1:] != (len(self._R),):
-            c = len(self._R)
+        if self._channels is None:
+            return super()._learn(X, Y)
+        c = len(self._R)
+        if Y.shape[1:] != (c,):
             raise ValueError(f"noise is {c}×{c}, but y has shape {Y.shape[1:]} for each datapoint")
         w, state = self._w.copy(), self.memory.state()
         try:

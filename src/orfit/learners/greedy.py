@@ -4,7 +4,7 @@ import numpy as np
 
 from orfit import door
 from orfit.door import Array
-from orfit.learners.base import Learner
+from orfit.learners.base import Learner, check_labels
 from orfit.learners.update import Update
 
 
@@ -24,8 +24,7 @@ class Greedy(Learner):
 
     def _learn(self, X: Array, Y: Array) -> Update:
         F = self._predict(X)
-        if Y.shape != F.shape:
-            raise ValueError(f"y must have shape {F.shape[1:]} for each datapoint")
+        check_labels(F, Y)
         residual = Y - F
         length = float(np.linalg.norm(Y[-1] - self._w))
         self._w = np.array(Y[-1])

@@ -71,9 +71,11 @@ class OneStep(Learner):
         model, memory = self.model, self.memory
         if type(memory) is not Principal or not isinstance(model, Linear) or kernels() is None:
             return None
-        phi = model.phi(X, self._w.dtype)
         outputs = () if model.heads is None else (model.heads,)
-        if phi.ndim == 3 or Y.shape[1:] != outputs:  # a block for each row; or what is refused
+        if Y.shape[1:] != outputs:  # several outputs share one w, or the labels will be refused
+            return None
+        phi = model.phi(X, self._w.dtype)
+        if phi.ndim == 3:
             return None
         w = self._w.reshape(len(self._w), -1, order="F")
         labels = np.ascontiguousarray(Y.reshape(len(Y), -1))

@@ -108,7 +108,7 @@ class Dense(Memory):
         blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0
         widest = small.frobenius(L) / np.sqrt(len(L)) * small.frobenius(norms)
         fresh = bool(small.frobenius(T) > 1e-3 * widest)
-        return DenseSplit(L, Q, T, blur, fresh, self._scale * small.frobenius(norms), noise)
+        return DenseSplit(L, Q, T, blur, fresh, small.frobenius(lengths_), noise)
 
     def fold(self, past: DenseSplit) -> None:
         self.L = past.L
@@ -118,9 +118,9 @@ class Dense(Memory):
             # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − W diag(1 − sqrt(R / (s² + R))) Wᵀ.
             W, s, _ = linalg.svd(past.T, full_matrices=False)
             root = np.sqrt(past.noise)
-            taken = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
+            share = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
             K = tall.combine(past.Q, W)
-            self.L = past.L - (past.L @ K * taken.astype(K.dtype)) @ K.T
+            self.L = past.L - (past.L @ K * share.astype(K.dtype)) @ K.T
 
     def _faded(self, forgetting: float) -> Array:
         """L with P / forgetting: the normalised recursion, which never forms a power of it.

@@ -11,14 +11,17 @@ settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
-@pytest.fixture(scope="module", params=["compiled", "plain"])
-def both_paths(request):
-    """Run a module's tests with the compiled row loop, and without it."""
+@pytest.fixture(scope="module", params=["compiled", "in coordinates", "plain"])
+def every_path(request):
+    """Run a module's tests with the compiled row loop, with that in coordinates, and without."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "plain":
             patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         else:
             assert kernels() is not None, "the tests need numba: pip install orfit[dev]"
+        if request.param == "in coordinates":
+            patch.setattr("orfit.memory.principal.CHUNK", 2)
+            patch.setattr("orfit.memory.principal.CHUNKED", 1)
         yield request.param
 
 

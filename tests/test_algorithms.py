@@ -9,7 +9,7 @@ import oracles
 import orfit
 from problems import assert_close, conditioning, problems
 
-pytestmark = pytest.mark.usefixtures("both_paths")
+pytestmark = pytest.mark.usefixtures("every_path")
 
 Memory = orfit.memory
 seeds = st.integers(0, 2**32 - 1)

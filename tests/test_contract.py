@@ -36,7 +36,7 @@ LEARNERS = {
 # Small models run full here, which is tested elsewhere.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::orfit.SaturationWarning"),
-    pytest.mark.usefixtures("both_paths"),
+    pytest.mark.usefixtures("every_path"),
 ]
 
 LINEAR_ONLY = {"RLS", "RLS weighted", "RLS limit"}

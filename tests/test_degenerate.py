@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import orfit
 
-pytestmark = pytest.mark.usefixtures("both_paths")
+pytestmark = pytest.mark.usefixtures("every_path")
 
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from([np.float32, np.float64])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import oracles
 import orfit
 from orfit import kernels
+from orfit.memory.frame import Frame, split_by_gram
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -51,9 +52,10 @@ def test_rank_one_eigenproblem(seed, n, kind):
     st.sampled_from([1.0, 0.9]),
     st.sampled_from(["full", "low rank", "repeating", "zeros", "decaying"]),
     st.integers(1, 2),
+    st.sampled_from([1, 1000]),
 )
 def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
-    seed, p, m, heads, noise, forgetting, kind, threads
+    seed, p, m, heads, noise, forgetting, kind, threads, chunked
 ):
     rng = np.random.default_rng(seed)
     n = 60
@@ -78,6 +80,7 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("warnings.warn", lambda *args, **kwargs: None)
         patch.setattr("orfit.kernels.threads", lambda size, rows: threads)
+        patch.setattr("orfit.memory.principal.CHUNKED", chunked)
         compiled, told = learned()
         patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         plain, expected = learned()
@@ -111,8 +114,10 @@ def test_making_room_keeps_the_span(make_room, seed, k, extra, threads):
     assert np.abs(rows[:k] @ rows[:k].T - np.eye(k)).max() <= 1e-13
 
 
-def test_a_large_basis_exchanges_few(rng):
-    """Above `LIGHT` the loop exchanges directions: the verbatim algorithm, and orthonormal."""
+@pytest.mark.parametrize("in_coordinates", [False, True])
+def test_a_large_basis(in_coordinates, rng, monkeypatch):
+    """Above `LIGHT` rows exchange directions, blocks are products of matrices: as verbatim."""
+    monkeypatch.setattr("orfit.memory.principal.CHUNKED", 1 if in_coordinates else 10**9)
     X, y = rng.standard_normal((120, 6000)), rng.standard_normal(120)
     blocks = [(X[i : i + 1], y[i : i + 1]) for i in range(120)]
     w, U, _ = oracles.batch_orfit_limited(blocks, np.zeros(6000), 60)
@@ -121,6 +126,37 @@ def test_a_large_basis_exchanges_few(rng):
     assert np.abs(learner.w - w).max() <= 1e-12
     assert np.abs(learner.memory.U @ (learner.memory.U.T @ U) - U).max() <= 1e-9
     assert np.abs(learner.memory.U.T @ learner.memory.U - np.eye(60)).max() <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(seeds, st.floats(0, 4), st.integers(2, 6), st.integers(0, 5), st.integers(0, 4))
+def test_a_block_by_its_gram_matrix(  # noqa: PLR0917
+    dtype, seed, digits, n, k, dropped
+):
+    """G = U C + O T with O orthonormal, whether O is nearly in U's span, or G nearly dependent."""
+    rng = np.random.default_rng(seed)
+    eps = np.finfo(dtype).eps
+    frame = Frame(60, dtype, k + 8)
+    frame.rows[:k] = np.linalg.qr(rng.standard_normal((60, k)))[0].T
+    frame.stored = k
+    if 0 < dropped < k:
+        frame.turn(np.linalg.qr(rng.standard_normal((k, k - dropped)))[0])
+    U = frame.combine(np.eye(frame.rank))
+    spread = rng.standard_normal((60, n)) * 10.0**-digits
+    G = spread + U @ rng.standard_normal((frame.rank, n)) + rng.standard_normal((60, 1))
+    G = np.asfortranarray(G * 10.0 ** rng.uniform(-3, 3, n), dtype)
+    norms = np.linalg.norm(G, axis=0)
+    parts = split_by_gram(frame, G, norms)
+    if parts is None:
+        assert digits > 0.5  # dependent indeed
+        return
+    O = parts.directions()
+    assert np.abs(O.T @ O - np.eye(n)).max() <= 100 * eps
+    assert np.abs(U.T @ O).max(initial=0) <= 100 * eps
+    assert (np.abs(U @ parts.C + O @ parts.T - G).max(axis=0) <= 1000 * eps * norms).all()
+    a, b = rng.standard_normal(frame.rank), rng.standard_normal(n)
+    assert np.abs(parts.move(a, b) - U @ a - O @ b).max() <= 1000 * eps
+    assert (np.tril(parts.T, -1) == 0).all()
 
 
 def test_a_cure_makes_the_frame_orthonormal(rng):

@@ -11,7 +11,7 @@ import oracles
 import orfit
 from orfit import small
 from orfit.memory import Principal, Unlimited
-from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, Frame
+from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, Frame, split
 from problems import assert_close, conditioning, problems
 
 seeds = st.integers(0, 2**32 - 1)
@@ -104,7 +104,7 @@ def test_a_frame_turns_reflects_and_deletes(seed, k):
 
     def frame():
         made = Frame(20, np.float64, k + 4)
-        made.append(O)
+        made.rows[:k], made.stored = O.T, k
         return made
 
     u = rng.standard_normal(k)
@@ -171,7 +171,7 @@ def test_lags_are_interpolated_until_the_parameters_run_out(pole, rng):
     assert np.abs(X @ learner.w - y).max() <= 1e-7 * np.abs(learner.w).max()
 
 
-@pytest.mark.usefixtures("both_paths")
+@pytest.mark.usefixtures("every_path")
 @pytest.mark.parametrize("settings", [{}, {"noise": 0.1, "forgetting": 0.99}, {"forgetting": 0.9}])
 @pytest.mark.parametrize(
     "memory", [orfit.memory.Principal, orfit.memory.Latest, orfit.memory.Random]
@@ -285,10 +285,14 @@ def test_two_datapoints_are_not_two_outputs():
 def test_a_frame_that_has_drifted_is_cured(rng):
     frame = Frame(50, np.float64, 10)
     O = np.linalg.qr(rng.standard_normal((50, 6)))[0]
-    frame.append(O + 1e-6 * rng.standard_normal((50, 6)))
+    drifted = O + 1e-6 * rng.standard_normal((50, 6))
+    frame.rows[:6], frame.stored = drifted.T, 6
     frame.turn(np.linalg.qr(rng.standard_normal((6, 4)))[0])
     frame.rotations = ROTATIONS_BETWEEN_CURES - 1
-    frame.make_room()
+    X = rng.standard_normal((50, 7))
+    frame.append(split(frame, X, np.linalg.norm(X, axis=0), None))
+    frame.turn(np.eye(11)[:, :4])
+    frame.settle()
     U = frame.combine(np.eye(4))
     assert np.abs(U.T @ U - np.eye(4)).max() <= 1e-10
 

@@ -19,6 +19,7 @@ EPS = np.finfo(np.float64).eps
 BLOCK = 8192  # numbers of one vector that are worked on at a time
 TURNED = 512  # the same where many vectors are worked on at once
 PARALLEL = 1 << 16  # parameters above which threads pay
+MANY = 64  # directions above which they share small matrices, too
 LIGHT = 1 << 24  # products up to which a basis is written out rather than few of it exchanged
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
@@ -37,7 +38,8 @@ def secular_root(s, z2, i, delta):
 
     It lies between s_i² and s_(i+1)² (the last one below s_i² + Σ z²). Distances are measured from
     the nearer pole, so that each delta has full relative accuracy; the iteration fits a rational
-    function with poles at both ends (Bunch, Nielsen, Sorensen 1978), inside a shrinking bracket.
+    function with the poles at both ends, the nearer one with its own weight (the fixed weight
+    method; Li 1993), inside a shrinking bracket.
     """
     n = len(s)
     last = i == n - 1
@@ -49,26 +51,25 @@ def secular_root(s, z2, i, delta):
         gap = (s[i + 1] - s[i]) * (s[i + 1] + s[i])
     # Which end is nearer? f rises, so its sign in the middle tells; the rest of the sum there,
     # beside the two poles, gives the first guess.
-    rest = 1.0
-    for j in range(i):
-        rest += z2[j] / ((s[j] - s[i]) * (s[j] + s[i]) - 0.5 * gap)
-    for j in range(i + 2, n):
-        rest += z2[j] / ((s[j] - s[i]) * (s[j] + s[i]) - 0.5 * gap)
+    middle, f = 0.5 * gap, 1.0
+    pole = s[i]
+    for j in range(n):
+        f += z2[j] / ((s[j] - pole) * (s[j] + pole) - middle)
     below = z2[i]
     above = 0.0 if last else z2[i + 1]
-    f = rest + (above - below) / (0.5 * gap)
+    rest = f + (below - above) / middle
     origin = i
     if last:
-        low, high = (0.5 * gap, gap) if f < 0 else (0.0, 0.5 * gap)
+        low, high = (middle, gap) if f < 0 else (0.0, middle)
         tau = below / rest if rest > 0 else gap
     elif f >= 0:
-        low, high = 0.0, 0.5 * gap
+        low, high = 0.0, middle
         a, b = rest * gap + below + above, below * gap
         root = np.sqrt(max(a * a - 4 * b * rest, 0.0))
         tau = 2 * b / (a + root) if a > 0 else (a - root) / (2 * rest)
     else:
         origin = i + 1
-        low, high = -0.5 * gap, 0.0
+        low, high = -middle, 0.0
         a, b = rest * gap - below - above, above * gap
         root = np.sqrt(max(a * a + 4 * b * rest, 0.0))
         tau = 2 * b / (a - root) if a < 0 else -(a + root) / (2 * rest)
@@ -76,33 +77,32 @@ def secular_root(s, z2, i, delta):
         tau = 0.5 * (low + high)
     pole = s[origin]
     for _ in range(100):
-        psi = psi_slope = phi = phi_slope = 0.0
+        f = size = 1.0
+        slope = 0.0
         for j in range(n):
             delta[j] = (s[j] - pole) * (s[j] + pole) - tau
-        for j in range(i + 1):
             inverse = 1 / delta[j]
-            psi += z2[j] * inverse
-            psi_slope += z2[j] * inverse * inverse
-        for j in range(i + 1, n):
-            inverse = 1 / delta[j]
-            phi += z2[j] * inverse
-            phi_slope += z2[j] * inverse * inverse
-        f = 1.0 + psi + phi
-        if abs(f) <= 4 * EPS * n * (1.0 + abs(psi) + abs(phi)):
+            term = z2[j] * inverse
+            f += term
+            size += abs(term)
+            slope += term * inverse
+        if abs(f) <= 4 * EPS * n * size:
             break
         if f < 0:
             low = tau
         else:
             high = tau
         near = delta[i]
-        q = psi_slope * near * near
         if last:
-            c = 1.0 + psi - psi_slope * near
-            step = near + q / c if c > 0 else np.inf
+            c = f - slope * near
+            step = near + slope * near * near / c if c > 0 else np.inf
         else:
             far = delta[i + 1]
-            c = 1.0 + psi - psi_slope * near + phi - phi_slope * far
-            a = c * (near + far) + q + phi_slope * far * far
+            if origin == i:
+                c = f - far * slope - z2[i] / near * ((near - far) / near)
+            else:
+                c = f - near * slope - z2[i + 1] / far * ((far - near) / far)
+            a = (near + far) * f - near * far * slope
             b = near * far * f
             root = np.sqrt(max(a * a - 4 * b * c, 0.0))
             step = (a - root) / (2 * c) if a <= 0 else 2 * b / (a + root)
@@ -290,6 +290,16 @@ def remove(rows, stored, coefficients, x, g, following, start, stop, out):
 
 
 @compiled
+def gram_part(rows, stored, start, stop, out):
+    """Over [start, stop): the lower triangle of rows rowsᵀ."""
+    out[:] = 0.0
+    for begin in range(start, stop, TURNED):
+        end = min(begin + TURNED, stop)
+        for i in range(stored):
+            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
+
+
+@compiled
 def finish(alpha, move, w, inverse, g, row, start, stop):
     """Over [start, stop): w ← w + alpha move, for each head; row ← g · inverse, where it is new."""
     number = w.dtype.type
@@ -405,6 +415,27 @@ def finish_shared(alpha, move, w, inverse, g, row, threads):
 
 
 @shared
+def gram_shared(rows, stored, gram, threads):
+    parts = np.empty((threads, stored, stored))
+    size = rows.shape[1]
+    for t in prange(threads):
+        gram_part(rows, stored, size * t // threads, size * (t + 1) // threads, parts[t])
+    for i in range(stored):
+        for j in range(i + 1):
+            gram[i, j] = gram[j, i] = parts[:, i, j].sum()
+
+
+@shared
+def product_shared(K, source, out, threads):
+    """out ← K source."""
+    n, width = K.shape[0], source.shape[1]
+    for t in prange(threads):
+        start, stop = n * t // threads, n * (t + 1) // threads
+        out[start:stop] = 0.0
+        accumulate(K[start:stop], stop - start, source, 0, out[start:stop], 0, width)
+
+
+@shared
 def turn_shared(rows, W, threads):
     size = rows.shape[1]
     for t in prange(threads):
@@ -514,11 +545,7 @@ def exchange_few(rows, stored, W, k, threads):
 def cure(rows, stored, W, k, threads):
     """Make U = (W rows)ᵀ orthonormal again: U ← U (3 I − UᵀU) / 2."""
     gram = np.empty((stored, stored))
-    none = np.empty((0, rows.shape[1]), rows.dtype)
-    raw = np.empty(stored)
-    for i in range(stored):
-        over_meet(rows, stored, none, rows[i], raw, threads)
-        gram[i] = raw
+    gram_shared(rows, stored, gram, threads)
     half = np.zeros((k, stored))
     for i in range(k):
         for j in range(stored):
@@ -557,14 +584,14 @@ def over_remove(rows, stored, coefficients, x, g, following, out, threads):
 @compiled
 def walk(
     rows, stored, rotations, between_cures, W, sigma, made, exact, k, m, w, X, norms, Y, noise,
-    fading, cutoff, told, scratch, threads,
+    fading, cutoff, most, told, scratch, threads,
 ):  # fmt: skip
     """Learn the rows of X one after another.
 
     rows (room×p), W (room×room, k×stored used), sigma (room, k used, falling): the memory in
     principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. made: `small.Makers`, used where
     `exact`, that is while nothing has been dropped. norms: the lengths of
-    X's rows. Y: n×q. fading: the root of `forgetting`.
+    X's rows. Y: n×q. fading: the root of `forgetting`. most: the length of a step that overflows.
     told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
     Returns the new `stored`, `rotations`, k and `exact`, and how many rows were learned; −1 less
     that number where the next one would overflow.
@@ -577,8 +604,8 @@ def walk(
     f, alpha = np.empty(q), np.empty(q)
     g = scratch[0]
     move = scratch[1] if noise > 0 else g
-    values, vectors, turned = np.empty(room), np.empty((room, room)), np.empty((room, room))
-    most = np.finfo(w.dtype).max / 4
+    values, vectors = np.empty(room), np.empty((room, room))
+    turned, rotation = np.empty((room, room)), np.empty((room, room))
     met = False  # whether `following` holds rows · x
     for row in range(n):
         if stored == room:
@@ -684,15 +711,15 @@ def walk(
             last = count - 1
             for i in range(k):
                 sigma[i] = values[last - i]
-                for j in range(stored):
-                    turned[i, j] = 0.0
                 for b in range(count):
-                    entry = vectors[last - b, last - i]
-                    for j in range(stored):
-                        turned[i, j] += entry * W[b, j]
-            for i in range(k):
-                for j in range(stored):
-                    W[i, j] = turned[i, j]
+                    rotation[i, b] = vectors[last - b, last - i]
+            K, before, after = rotation[:k, :count], W[:count, :stored], turned[:k, :stored]
+            if threads > 1 and count >= MANY:
+                product_shared(K, before, after, threads)
+            else:
+                after[:] = 0.0
+                accumulate(K, k, before, 0, after, 0, stored)
+            W[:k, :stored] = after
         told[row, 2] = k
     return stored, rotations, k, exact, n
 

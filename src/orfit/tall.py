@@ -33,6 +33,7 @@ ROUNDING = 100.0
 
 GEMV = {np.dtype(np.float32): blas.sgemv, np.dtype(np.float64): blas.dgemv}
 GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
+SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
 DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
 
 
@@ -55,6 +56,13 @@ def inner(A: Array, B: Array) -> Array:
         return np.zeros((0, *B.shape[1:]))
     product = GEMV[A.dtype](1.0, A, B.reshape(-1), trans=1)
     return np.asarray(product, dtype=np.float64).reshape(-1, *B.shape[1:])
+
+
+def gram(A: Array) -> Array:
+    """Aᵀ A, small: its upper triangle. It, too, is summed over shards of p."""
+    if not A.shape[1]:
+        return np.zeros((0, 0))
+    return np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64)
 
 
 def combine(A: Array, c: Array) -> Array:
@@ -124,12 +132,18 @@ def orthonormalise(
     return (Q if K is None else combine(Q, K)), T, grown
 
 
-def rotate(rows: Array, W: Array, block: int = 1 << 14) -> None:
-    """Replace the basis kept as `rows` (k×p) by its combinations Wᵀ rows, in place.
+def rotate(rows: Array, W: Array, more: Array | None = None, V: Array | None = None) -> None:
+    """Replace the basis kept as `rows` (k×p) by Wᵀ rows + Vᵀ moreᵀ, in place.
 
-    W is k×k', k' ≤ k. Block by block of p, so that no second copy of the basis is made.
+    W is k×k', more p×r, V r×k'. Block by block of p, so that no second copy of the basis is made.
     """
     k, kept = W.shape
+    gemm, block = GEMM[rows.dtype], max(1 << 14, (1 << 21) // max(1, kept))
     for start in range(0, rows.shape[1], block):
-        part = rows[:k, start : start + block].T
-        rows[:kept, start : start + block] = np.asarray(GEMM[rows.dtype](1.0, part, W)).T
+        stop = start + block
+        turned: Any = combine(rows[:k, start:stop].T, W)
+        if more is not None:
+            turned = np.asarray(
+                gemm(1.0, more[start:stop], V, beta=1.0, c=turned, overwrite_c=True)
+            )
+        rows[:kept, start:stop] = turned.T

@@ -38,8 +38,8 @@ class OneStep(Learner):
         memory.claim(model.size, self._w.dtype)
 
     def _learn_rows(self, X: Array, Y: Array) -> Updates:
-        # As many rows at a time as fill a few megabytes with their features.
-        block = max(1, min(256, (1 << 20) // self.model.size))
+        # As many rows at a time as fill a few megabytes with their features, or the memory has.
+        block = min(256, max(16, self.memory.rank, (1 << 20) // self.model.size))
         updates = []
         for start in range(0, len(X), block):
             inputs, labels = X[start : start + block], Y[start : start + block]

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from orfit import door, small, tall
+from orfit import door, small
 from orfit.door import Array
 from orfit.memory.base import Memory, lengths, taken
 from orfit.memory.frame import Frame, Parts, split
@@ -30,7 +30,6 @@ from orfit.memory.frame import Frame, Parts, split
 class BasisSplit:
     """G = U C + O T, so P G = [U E, O] B with B = [EᵀC; T] and E Eᵀ = I − D."""
 
-    frame: Frame
     parts: Parts
     norms: Array  # n, the lengths of G's columns
     gamma: Array  # Γᵀ, the memory's root, faded
@@ -50,12 +49,13 @@ class BasisSplit:
         return small.frobenius(self.parts.T) / total if total > 0 else 0.0
 
     def displacement(self, z: Array) -> tuple[Array, float]:
-        if self.damped is None:
-            return tall.combine(self.parts.O, z), small.frobenius(z)
         k = len(self.parts.C)
+        if self.damped is None:
+            still = np.zeros((k, *z.shape[1:]))
+            return self.parts.move(still, z), small.frobenius(z)
         Ez = linalg.solve_triangular(self.damped, np.sqrt(self.noise) * z[:k])
-        move = self.frame.combine(Ez) + tall.combine(self.parts.O, z[k:])
-        return move, float(np.hypot(small.frobenius(Ez), small.frobenius(z[k:])))
+        length = float(np.hypot(small.frobenius(Ez), small.frobenius(z[k:])))
+        return self.parts.move(Ez, z[k:]), length
 
 
 class Basis(Memory):
@@ -135,13 +135,13 @@ class Basis(Memory):
         if forgetting != 1:
             gamma, damped = gamma * np.sqrt(forgetting), None
         if noise == 0:
-            return BasisSplit(self.frame, parts, norms, gamma, noise, None)
+            return BasisSplit(parts, norms, gamma, noise, None)
         if damped is None or damped[0] != noise:
             damped = noise, small.grow(gamma, np.sqrt(noise) * np.eye(len(gamma)))
-        return BasisSplit(self.frame, parts, norms, gamma, noise, damped[1])
+        return BasisSplit(parts, norms, gamma, noise, damped[1])
 
     def fold(self, past: BasisSplit) -> None:
-        self.frame.append(past.parts.O)  # first, since it may fail for want of memory
+        self.frame.append(past.parts)  # first, since it may fail for want of memory
         self.frame.makers = past.parts.makers
         rows = np.vstack([past.parts.C, past.parts.T]).T
         self._root = small.grow(past.gamma, rows)
@@ -151,6 +151,7 @@ class Basis(Memory):
             H = small.grow(past.damped, rows, diagonal=np.sqrt(past.noise))
             self._damped = past.noise, H
         self.trim()
+        self.frame.settle()
 
     def _delete(self, j: int) -> None:
         """Drop the j-th basis vector. O(k²)."""

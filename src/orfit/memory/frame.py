@@ -1,4 +1,4 @@
-"""An orthonormal frame U = Q W whose rotation is put off."""
+"""An orthonormal frame U = Q W whose rotation is put off, and how gradients lie to it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from orfit import small, tall
 from orfit.door import Array
 
 # Rotating rounds: UᵀU drifts from I by about eps each time. Every so many rotations the drift is
-# measured and taken out by the rotation itself.
+# measured and taken out.
 ROTATIONS_BETWEEN_CURES = 32
 
 
@@ -24,11 +24,13 @@ class Frame:
     def __init__(self, size: int, dtype: npt.DTypeLike, room: int | None) -> None:
         """`room`: how many columns Q may have before it is rotated; None: it never is."""
         capacity = 8 if room is None else min(room, size + 8)
+        self.growing = room is None
         # Basis vectors are rows, so that each is contiguous. Untouched rows cost no memory.
         self.rows = np.empty((capacity, size), dtype)
         self.scratch = np.empty((2, size), dtype)  # for one gradient: a new one faults its pages in
         self.stored = 0
-        self.W: Array | None = None  # (stored, k); None stands for the identity
+        self.waiting: Array | None = None  # further columns of Q, until `settle`
+        self.W: Array | None = None  # (stored and waiting, k); None stands for the identity
         # Which rows made the columns of Q; None once a direction was dropped: then what arrives is
         # compared with what is left, and its length alone tells rounding.
         self.makers: small.Makers | None = small.Makers()
@@ -45,38 +47,60 @@ class Frame:
     def coordinates(self, G: Array) -> Array:
         """Uᵀ G."""
         C = tall.inner(self.Q, G)
-        return C if self.W is None else self.W.T @ C
+        return C if self.W is None else small.product(self.W.T, C)
 
     def combine(self, C: Array) -> Array:
         """U C."""
-        return tall.combine(self.Q, C if self.W is None else self.W @ C)
+        return tall.combine(self.Q, C if self.W is None else small.product(self.W, C))
 
     def subtract(self, G: Array, C: Array) -> Array:
         """G − U C."""
-        return tall.subtract(G, self.Q, C if self.W is None else self.W @ C)
+        return tall.subtract(G, self.Q, C if self.W is None else small.product(self.W, C))
 
-    def append(self, O: Array) -> None:
-        """U ← [U O]."""
-        r = O.shape[1]
-        if r == 0:
-            return
-        if self.stored + r > len(self.rows):
-            if self.rank < self.stored:
-                self.make_room()
-            if self.stored + r > len(self.rows):
-                self._widen(self.stored + r)
-        self.rows[self.stored : self.stored + r] = O.T
-        if self.W is not None:
-            k = self.W.shape[1]
+    def append(self, parts: "Parts") -> None:
+        """U ← [U O], and what finds no room waits for `settle`."""
+        r = len(parts.T)
+        if self.growing and self.stored + r > len(self.rows):
+            self._widen(self.stored + r)
+        fits = self.stored + r <= len(self.rows)
+        if fits and self.W is None:
+            self.rows[self.stored : self.stored + r] = parts.directions().T
+            self.stored += r
+        elif r:
+            k = self.rank
             W = np.zeros((self.stored + r, k + r))
-            W[: self.stored, :k] = self.W
+            W[: self.stored, :k] = self._turned()
             W[self.stored :, k:] = np.eye(r)
+            if fits:
+                self.rows[self.stored : self.stored + r] = parts.directions().T
+                self.stored += r
+            else:
+                self.waiting = parts.N
+                if parts.implicit is not None:
+                    S, E = parts.implicit
+                    W[: self.stored, k:] = -small.product(self._turned(), E)
+                    W[self.stored :, k:] = S
             self.W = W
-        self.stored += r
+
+    def settle(self) -> None:
+        """Write Q W out where columns wait: as many columns remain as there are directions."""
+        if self.waiting is None:
+            return
+        assert self.W is not None
+        tall.rotate(self.rows, self.W[: self.stored], self.waiting, self.W[self.stored :])
+        self.stored, self.W, self.waiting = self.rank, None, None
+        self.rotations += 1
+        if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
+            self.cure()
+
+    def cure(self) -> None:
+        """Make Q orthonormal again, where W = I."""
+        # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
+        tall.rotate(self.rows, 1.5 * np.eye(self.stored) - 0.5 * tall.inner(self.Q, self.Q))
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
-        self.W = self._turned() @ K
+        self.W = small.product(self._turned(), K)
         if K.shape[1] < K.shape[0]:
             self.makers = None
 
@@ -94,17 +118,6 @@ class Frame:
     def _turned(self) -> Array:
         return np.eye(self.stored) if self.W is None else self.W
 
-    def make_room(self) -> None:
-        """Write Q W out, which leaves as many columns as there are directions."""
-        assert self.W is not None
-        self.rotations += 1
-        if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
-            # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
-            gram = self.W.T @ tall.inner(self.Q, self.Q) @ self.W
-            self.W = self.W @ (1.5 * np.eye(self.rank) - 0.5 * gram)
-        tall.rotate(self.rows, self.W)
-        self.stored, self.W = self.W.shape[1], None
-
     def _widen(self, capacity: int) -> None:
         rows = np.empty(
             (max(capacity, 3 * len(self.rows) // 2), self.rows.shape[1]), self.rows.dtype
@@ -115,16 +128,71 @@ class Frame:
 
 @dataclass(frozen=True)
 class Parts:
-    """G = U C + O T with O orthonormal and orthogonal to U."""
+    """G = U C + O T with O orthonormal and orthogonal to U.
 
+    O = N S − U E, and is formed where it must be.
+    """
+
+    frame: Frame
     C: Array  # k×n, along what is remembered
-    O: Array  # p×r, new directions, r ≤ n
     T: Array  # r×n, a staircase
     makers: small.Makers | None  # of [U O]
+    N: Array  # p×r
+    implicit: tuple[Array, Array] | None = None  # S (r×r) and E (k×r); None: O is N
+
+    def directions(self) -> Array:
+        """O, tall."""
+        if self.implicit is None:
+            return self.N
+        S, E = self.implicit
+        return self.frame.subtract(tall.combine(self.N, S), E)
+
+    def move(self, a: Array, b: Array) -> Array:
+        """U a + O b, tall."""
+        if self.implicit is not None:
+            S, E = self.implicit
+            a, b = a - E @ b, S @ b
+        along_new = tall.combine(self.N, b)
+        return self.frame.combine(a) + along_new if a.any() else along_new
 
 
 def split(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> Parts:
-    """Take G (p×n) apart into what the frame spans and what is new.
+    """Take G (p×n) apart into what the frame spans and what is new."""
+    # With makers each column is judged by itself, and a Gram matrix would be too coarse.
+    if makers is None and G.shape[1] > 1:
+        parts = split_by_gram(frame, G, norms)
+        if parts is not None:
+            return parts
+    return split_by_columns(frame, G, norms, makers)
+
+
+def split_by_gram(frame: Frame, G: Array, norms: Array) -> Parts | None:
+    """The same by a Cholesky factor TᵀT = GᵀG − CᵀC, at the speed of matrix products.
+
+    O = (G − U C) T⁻¹ is orthonormal up to eps times the square of what T⁻¹ magnifies. Where that is
+    too much it is nearly so, and done a second time it is; where it is much too much, None.
+    """
+    C = frame.coordinates(G)
+    with np.errstate(over="ignore", invalid="ignore"):  # lengths whose squares are no numbers
+        gram = tall.gram(G) - small.product(C.T, C)
+    T, S, magnified = small.cholesky(gram, norms)
+    if not magnified < GRAM_TWICE:
+        return None
+    if magnified < GRAM_ONCE:
+        return Parts(frame, C, T, None, G, (S, small.product(C, S)))
+    O = frame.subtract(tall.combine(G, S), small.product(C, S))
+    D = frame.coordinates(O)
+    F, S, _ = small.cholesky(tall.gram(O) - small.product(D.T, D), np.ones(len(T)))
+    C, T = C + small.product(D, T), small.product(F, T)
+    return Parts(frame, C, T, None, O, (S, small.product(D, S)))
+
+
+# What T⁻¹ may magnify: the square of the first, and the second, is what is lost of eps.
+GRAM_ONCE, GRAM_TWICE = 4.0, 100.0
+
+
+def split_by_columns(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> Parts:
+    """The same for any G, also where columns depend on each other or on U.
 
     Where projecting took away most of a column, what is left carries the rounding of what was
     taken, so O is projected once more; twice is enough (Kahan, Parlett). A direction that the
@@ -132,7 +200,8 @@ def split(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> 
     """
     if frame.rank == 0:
         none = np.empty((0, G.shape[1]))
-        return Parts(none, *tall.orthonormalise(G, none, norms, makers))
+        O, T, grown = tall.orthonormalise(G, none, norms, makers)
+        return Parts(frame, none, T, grown, O)
     C = frame.coordinates(G)
     G_perp = frame.subtract(G, C)
     # Makers are in coordinates of Q; while they are kept, W is square and only turns.
@@ -146,4 +215,4 @@ def split(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> 
         if len(F) < len(T):  # rounding after all: it made nothing
             grown = None if len(F) else makers
         C, T = C + E @ T, F @ T
-    return Parts(C, O, T, grown)
+    return Parts(frame, C, T, grown, O)

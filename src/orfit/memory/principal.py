@@ -1,6 +1,7 @@
 """Keep the principal directions: incremental PCA."""
 
 import math
+from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
 
@@ -9,7 +10,10 @@ import numpy as np
 from orfit import small, tall
 from orfit.door import Array
 from orfit.memory.basis import Bounded
-from orfit.memory.frame import ROTATIONS_BETWEEN_CURES
+from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, split
+
+# From so many rows and parameters on, rows are learned in coordinates, by products of matrices.
+CHUNK, CHUNKED = 8, 1 << 12
 
 
 class Principal(Bounded):
@@ -34,8 +38,7 @@ class Principal(Bounded):
         if excess == 1:
             self._reflect(small.least(self._root))
         elif excess > 1:
-            # A = U rootᵀ(…), so its left singular vectors are the right ones of root.
-            self._keep(small.principal(self._root)[1][:, : self.m])
+            self._turn_to_principal_axes()
 
     def walk(self, w: Array, G: Array, Y: Array, noise: float, forgetting: float) -> Array | None:
         """Learn G's columns one after another, compiled: n×(3 + 2q), see `kernels.walk`.
@@ -43,19 +46,60 @@ class Principal(Bounded):
         w: p×q, moved. Y: n×q. Stops short, with fewer rows told, where a step would overflow. None,
         and nothing done, where numbers are so large or small that squares of squares are not.
         """
-        frame, compiled = self.frame, kernels()
+        compiled = kernels()
         assert compiled is not None
         rows = G.T if G.flags.writeable else G.T.copy()  # numba compiles anew for read-only arrays
         norms = compiled.norms(rows)
-        least, most = (limit**0.5 for limit in tall.SAFE[G.dtype])
+        shortest, longest = (limit**0.5 for limit in tall.SAFE[G.dtype])
         for row, length in enumerate(norms.tolist()):
-            if not least < length < most and (length or rows[row].any()):
+            if not shortest < length < longest and (length or rows[row].any()):
                 return None
-        told = np.empty((len(rows), 3 + 2 * w.shape[1]))
+        most = float(np.finfo(w.dtype).max) / 4
+        stream = Stream(rows, norms, Y, noise, forgetting, tall.cutoff(G.dtype), most)
+        # While rounding is told by more than a row's length, rows are taken one by one.
+        if min(G.shape[1] / CHUNK, len(G) / CHUNKED) < 1 or self._exact(noise):
+            return self._walk(w, stream)
+        return self._walk_in_coordinates(w, stream)
+
+    def _exact(self, noise: float) -> bool:
+        return self.frame.makers is not None and noise == 0
+
+    def _walk_in_coordinates(self, w: Array, stream: "Stream") -> Array:
+        """The same by matrix products: rows that are known beforehand need no p in the loop.
+
+        G = U C + O T, so everything that happens happens in the coordinates along [U O]. There it
+        is learned, by a memory of the same kind, as if the model had so few parameters.
+        """
+        parts = split(self.frame, stream.rows.T, stream.norms, None)
+        coordinates = np.vstack([parts.C, parts.T])
+        k, size = len(parts.C), len(coordinates)
+        inside = Principal(self.m)
+        inside.bind(size, np.float64)
+        inside.frame.rows[:k] = np.eye(k, size)
+        inside.frame.stored, inside.frame.makers = k, None
+        inside._root = self._root
+        move, before = np.zeros((size, w.shape[1]), order="F"), tall.inner(stream.rows.T, w)
+        told = inside._walk(
+            move, replace(stream, rows=coordinates.T.copy(), labels=stream.labels - before)
+        )
+        told[:, 3 : 3 + w.shape[1]] += before[: len(told)]
+        w += parts.move(move[:k], move[k:])
+        self.frame.append(parts)
+        self.frame.turn(inside.frame.combine(np.eye(inside.rank)))
+        self.frame.settle()
+        self._set_axes(inside._root.diagonal())
+        return told
+
+    def _walk(self, w: Array, stream: "Stream") -> Array:
+        frame, compiled = self.frame, kernels()
+        assert compiled is not None
+        told = np.empty((len(stream.rows), 3 + 2 * w.shape[1]))
+        if not self._in_principal_axes():
+            self._turn_to_principal_axes()
         room, k = len(frame.rows), self.rank
         sigma, made, W = np.empty(room), np.empty((room, room)), np.empty((room, room))
-        sigma[:k] = self._in_principal_axes()
-        exact = frame.makers is not None and noise == 0
+        sigma[:k] = self._root.diagonal()
+        exact = self._exact(stream.noise)
         if frame.makers is not None:
             made[:k, :k] = frame.makers.rows
         W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
@@ -71,34 +115,54 @@ class Principal(Bounded):
             k,
             self.m,
             w.T,
-            rows,
-            norms,
-            Y,
-            noise,
-            math.sqrt(forgetting),
-            tall.cutoff(G.dtype),
+            stream.rows,
+            stream.norms,
+            stream.labels,
+            stream.noise,
+            math.sqrt(stream.forgetting),
+            stream.cutoff,
+            stream.most,
             told,
             frame.scratch,
-            compiled.threads(self.size, len(rows)),
+            compiled.threads(frame.rows.shape[1], len(stream.rows)),
         )
         frame.W = np.ascontiguousarray(W[:k, : frame.stored].T)
         frame.makers = small.Makers(np.asfortranarray(np.tril(made[:k, :k]))) if exact else None
-        self._root, self._damped = np.diag(sigma[:k]), None
-        self._axes = self._root
+        self._set_axes(sigma[:k])
         return told if learned >= 0 else told[: -1 - learned]
 
-    def _in_principal_axes(self) -> Array:
-        """Turn U so that root is diagonal; what was seen along it."""
-        diagonal = self._root.diagonal()
+    def _in_principal_axes(self) -> bool:
         if self._root is self._axes:  # it has not changed since it was made diagonal
-            return diagonal
+            return True
+        diagonal = self._root.diagonal()
         falling = (diagonal[:-1] >= diagonal[1:]).all() and (diagonal >= 0).all()
-        if falling and np.count_nonzero(self._root) == np.count_nonzero(diagonal):
-            return diagonal
+        return bool(falling and np.count_nonzero(self._root) == np.count_nonzero(diagonal))
+
+    def _turn_to_principal_axes(self) -> None:
+        """Turn U so that the root is diagonal, and keep m directions."""
+        # A = U rootᵀ(…), so its left singular vectors are the right ones of root.
         sigma, V = small.principal(self._root)
-        self.frame.turn(V)
-        self._root = np.diag(sigma)
-        return sigma
+        self.frame.turn(V[:, : self.m])
+        self._set_axes(sigma[: self.m])
+
+    def _set_axes(self, sigma: Array) -> None:
+        self._root = self._axes = np.diag(sigma)
+        if self._damped is not None:
+            noise = self._damped[0]
+            self._damped = noise, np.diag(np.hypot(sigma, math.sqrt(noise)))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows to be learned one after another."""
+
+    rows: Array  # n×p, the gradients
+    norms: Array  # n, their lengths
+    labels: Array  # n×q
+    noise: float
+    forgetting: float
+    cutoff: float  # the share of a row that is rounding
+    most: float  # the length of a step that would overflow
 
 
 @cache

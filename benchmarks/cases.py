@@ -180,6 +180,8 @@ def all_cases(tick):
          lambda c: growth(c, (10**5, 100), (10**5, 400), 5)),
         (Case("m=10, step at p=4·10⁵ ÷ p=10⁵", "≤ 4.4", 4.4, False),
          lambda c: growth(c, (10**5, 10), (4 * 10**5, 10), 7)),
+        (Case("m=10, step at p=1.6·10⁶ ÷ p=4·10⁵", "≤ 4.4", 4.4, False),
+         lambda c: growth(c, (4 * 10**5, 10), (16 * 10**5, 10), 5)),
         (Case("p=10⁶, m=10, float64 ÷ float32", "≥ 1.6", 1.6, True),
          lambda c: half_precision(c, 10**6, 10, 24, 5)),
         (Case("p=10⁶, m=50, peak memory ÷ m·p", "≤ 1.4", 1.4, False),

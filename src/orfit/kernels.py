@@ -714,11 +714,16 @@ def walk(
                 for b in range(count):
                     rotation[i, b] = vectors[last - b, last - i]
             K, before, after = rotation[:k, :count], W[:count, :stored], turned[:k, :stored]
-            if threads > 1 and count >= MANY:
+            if count >= MANY:
                 product_shared(K, before, after, threads)
             else:
-                after[:] = 0.0
-                accumulate(K, k, before, 0, after, 0, stored)
+                for i in range(k):
+                    total = after[i]
+                    total[:] = 0.0
+                    for b in range(count):
+                        entry, row_of_W = K[i, b], before[b]
+                        for j in range(stored):
+                            total[j] += entry * row_of_W[j]
             W[:k, :stored] = after
         told[row, 2] = k
     return stored, rotations, k, exact, n

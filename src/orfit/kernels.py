@@ -271,6 +271,38 @@ def meet(rows, stored, w, x, start, stop, out):
 
 
 @compiled
+def exchange_gradients(rows, stored, begin, end, coefficients, g, following, raw):
+    """Both of the above at once: g leaves the rows, `following` meets them, each is read once."""
+    number, zero = rows.dtype.type, rows.dtype.type(0)
+    whole = stored - stored % 4
+    for j in range(0, whole, 4):
+        a, b = number(coefficients[j]), number(coefficients[j + 1])
+        c, d = number(coefficients[j + 2]), number(coefficients[j + 3])
+        r0, r1 = rows[j, begin:end], rows[j + 1, begin:end]
+        r2, r3 = rows[j + 2, begin:end], rows[j + 3, begin:end]
+        t0 = t1 = t2 = t3 = zero
+        for l in range(len(g)):
+            x = following[l]
+            g[l] += a * r0[l] + b * r1[l] + c * r2[l] + d * r3[l]
+            t0 += x * r0[l]
+            t1 += x * r1[l]
+            t2 += x * r2[l]
+            t3 += x * r3[l]
+        raw[j] += t0
+        raw[j + 1] += t1
+        raw[j + 2] += t2
+        raw[j + 3] += t3
+    for j in range(whole, stored):
+        a = number(coefficients[j])
+        r0 = rows[j, begin:end]
+        t0 = zero
+        for l in range(len(g)):
+            g[l] += a * r0[l]
+            t0 += following[l] * r0[l]
+        raw[j] += t0
+
+
+@compiled
 def remove(rows, stored, coefficients, x, g, following, start, stop, out):
     """Over [start, stop): g ← x + coefficients · rows; out ← rows · following, and |g|² last.
 
@@ -283,9 +315,11 @@ def remove(rows, stored, coefficients, x, g, following, start, stop, out):
         part, source = g[begin:end], x[begin:end]
         for l in range(len(part)):
             part[l] = source[l]
-        add_combination(rows, stored, begin, end, coefficients, part)
         if len(following):
-            add_products(rows, stored, begin, end, following[begin:end], out)
+            upcoming = following[begin:end]
+            exchange_gradients(rows, stored, begin, end, coefficients, part, upcoming, out)
+        else:
+            add_combination(rows, stored, begin, end, coefficients, part)
         out[stored] += dot(part, part)
 
 

@@ -2,10 +2,13 @@ PYTHON ?= python3
 # A virtual environment's own pip may be missing (Debian splits it off): the outer one serves it.
 PIP := $(PYTHON) -m pip --python .venv/bin/python --quiet --disable-pip-version-check
 
-.PHONY: demo test bench setup clean
+.PHONY: demo reproduce test bench setup clean
 
 demo: .venv/demo
-	.venv/bin/python -m orfit.experiments.digits
+	.venv/bin/orfit reproduce limited digits
+
+reproduce: .venv/demo
+	.venv/bin/orfit reproduce
 
 test: .venv/dev
 	.venv/bin/ruff check .

@@ -17,7 +17,7 @@ import safetensors
 import safetensors.numpy
 
 import orfit
-from networks import TanhNetwork
+from orfit.experiments.tanh import TanhNetwork
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import orfit
-from networks import TanhNetwork
+from orfit.experiments.tanh import TanhNetwork
 
 NOISE = [[1.0, 0.3], [0.3, 0.5]]
 LEARNERS = {

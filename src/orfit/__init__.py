@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from orfit import memory
+from orfit import datasets, memory
 from orfit.checkpoint import CheckpointError
 from orfit.learners import (
     EKF,
@@ -36,6 +36,7 @@ __all__ = [
     "SaturationWarning",
     "Update",
     "Updates",
+    "datasets",
     "load",
     "memory",
 ]

@@ -4,33 +4,52 @@ scikit-learn's bundled digits (1,797 images of 8×8), 500 random ReLU features a
 for each class, with one-hot labels. All zeros arrive first, then all ones, and so on; no image is
 seen twice. After each class, accuracy on the test images of every class is measured.
 
-Run it with `python -m orfit.experiments.digits`.
+In curves.csv `step` is how many classes have been learned.
 """
 
 from collections.abc import Callable
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import orfit
 from orfit.door import Array
+from orfit.experiments import report
+from orfit.experiments.report import Curves, Tick
 
+TITLE = "Digits, one class after another, in one pass"
 CLASSES = 10
-FEATURES = 500
-TEST_SHARE = 0.3
-SEED = 0
 
-NOISE = 3.0  # the variance of labels around a linear fit, against a prior of 1 on the weights
-SGD_STEP = 1e-3  # 1e-5 to 3e-3 end alike; with 1e-2 it diverges
 
-LEARNERS: dict[str, Callable[[orfit.Linear], Any]] = {
-    "RLS": lambda model: orfit.RLS(model, prior=NOISE),
-    "ORFit, m = 150": lambda model: orfit.ORFit(model, 150, noise=NOISE),
-    "ORFit, m = 50": lambda model: orfit.ORFit(model, 50, noise=NOISE),
-    "One-Step SGD": orfit.OneStepSGD,
-    "SGD": lambda model: orfit.SGD(model, lr=SGD_STEP),
+@dataclass(frozen=True)
+class Settings:
+    features: int = 500
+    test_share: float = 0.3
+    seed: int = 0  # of the features, and of which images are test images
+    noise: float = 3.0  # the variance of labels around a linear fit; the prior on the weights is 1
+    lr: float = 1e-3  # of SGD: 1e-5 to 3e-3 end alike; with 1e-2 it diverges
+
+
+QUICK = {"features": 200}
+
+NAMES = {
+    "rls": "RLS",
+    "orfit-150": "ORFit, m = 150",
+    "orfit-50": "ORFit, m = 50",
+    "one-step-sgd": "One-Step SGD",
+    "sgd": "SGD",
 }
+
+
+def learners(settings: Settings, model: orfit.Linear) -> dict[str, Any]:
+    return {
+        "rls": orfit.RLS(model, prior=settings.noise),
+        "orfit-150": orfit.ORFit(model, 150, noise=settings.noise),
+        "orfit-50": orfit.ORFit(model, 50, noise=settings.noise),
+        "one-step-sgd": orfit.OneStepSGD(model),
+        "sgd": orfit.SGD(model, lr=settings.lr),
+    }
 
 
 def random_features(inputs: int, size: int, seed: int) -> Callable[[Array], Array]:
@@ -41,20 +60,20 @@ def random_features(inputs: int, size: int, seed: int) -> Callable[[Array], Arra
     return lambda X: np.maximum(X @ A + b, 0)
 
 
-def load_digits() -> tuple[Array, Array, Array, Array]:
+def load_digits(settings: Settings) -> tuple[Array, Array, Array, Array]:
     """Training images and classes, ordered by class, then test images and classes."""
     from sklearn.datasets import load_digits as bundled
 
     images, classes = bundled(return_X_y=True)
     images = (images - images.mean()) / images.std()
-    order = np.random.default_rng(SEED).permutation(len(images))
-    cut = int(TEST_SHARE * len(images))
+    order = np.random.default_rng(settings.seed).permutation(len(images))
+    cut = int(settings.test_share * len(images))
     test, train = order[:cut], order[cut:]
     train = train[np.argsort(classes[train], kind="stable")]
     return images[train], classes[train], images[test], classes[test]
 
 
-def learn_by_class(learner: Any, data: tuple[Array, Array, Array, Array], tick: Any) -> Array:
+def learn_by_class(learner: Any, data: tuple[Array, Array, Array, Array], tick: Tick) -> Array:
     """Accuracy after each class, on each class: (10, 10)."""
     X, classes, X_test, classes_test = data
     accuracy = np.empty((CLASSES, CLASSES))
@@ -73,75 +92,48 @@ def forgetting(accuracy: Array) -> float:
     return float((accuracy.max(axis=0) - accuracy[-1])[:-1].mean())
 
 
-def show_table(results: dict[str, Array]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
+def ticks(settings: Settings) -> int:
+    return len(NAMES) * CLASSES
 
-    table = Table(
-        title="Accuracy on every class, after all ten were learned in one pass (%)",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-    )
-    table.add_column("learner", no_wrap=True)
-    for digit in range(CLASSES):
-        table.add_column(str(digit), justify="right", no_wrap=True)
-    table.add_column("all", justify="right", style="bold", no_wrap=True)
-    table.add_column("lost", justify="right", style="bold", no_wrap=True)
-    for name, accuracy in results.items():
+
+def run(settings: Settings, tick: Tick) -> Curves:
+    data = load_digits(settings)
+    features = random_features(data[0].shape[1], settings.features, settings.seed)
+    model = orfit.Linear(settings.features, heads=CLASSES, features=features)
+    curves, stages = Curves(), np.arange(1, CLASSES + 1)
+    for method, learner in learners(settings, model).items():
+        accuracy = learn_by_class(learner, data, tick)
+        curves.facts[method] = accuracy
+        for digit in range(CLASSES):
+            curves.add(method, f"accuracy_{digit}", stages, accuracy[None, :, digit])
+    return curves
+
+
+def tables(curves: Curves, settings: Settings) -> list[Any]:
+    rows = []
+    for method, accuracy in curves.facts.items():
         cells = [f"{100 * a:.0f}" for a in accuracy[-1]]
         total = f"{100 * accuracy[-1].mean():.1f}"
-        table.add_row(name, *cells, total, f"{100 * forgetting(accuracy):.1f}")
-    console = Console()
-    console.print(table)
-    console.print("lost: how far a class fell from its best accuracy, on average (points)")
-
-
-def draw(results: dict[str, Array], path: Path) -> None:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(
-        1, len(results), figsize=(2.6 * len(results), 3.5), layout="constrained", sharey=True
+        rows.append([NAMES[method], *cells, total, f"{100 * forgetting(accuracy):.1f}"])
+    columns = ["learner", *map(str, range(CLASSES)), "all", "lost"]
+    title = (
+        "Accuracy on every class, after all ten were learned in one pass (%)\n"
+        "lost: how far a class fell from its best accuracy, on average (points)"
     )
-    for axis, (name, accuracy) in zip(axes, results.items(), strict=True):
+    return [report.table(title, columns, rows)]
+
+
+def figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.panels(len(NAMES), 2.6, 3.5)
+    for axis, (method, accuracy) in zip(axes, curves.facts.items(), strict=True):
         # Classes that have not arrived yet have nothing to forget: left white.
         known = np.where(np.tri(CLASSES, dtype=bool), 100 * accuracy, np.nan)
         image = axis.imshow(known, vmin=0, vmax=100, cmap="viridis")
-        axis.set_title(f"{name}\n{100 * accuracy[-1].mean():.1f} % in the end")
+        axis.set_title(f"{NAMES[method]}\n{100 * accuracy[-1].mean():.1f} % in the end")
         axis.set_xlabel("tested on class")
         axis.set_xticks(range(CLASSES))
         axis.set_yticks(range(CLASSES))
     axes[0].set_ylabel("after learning class")
-    figure.colorbar(image, ax=axes, label="test accuracy (%)", shrink=0.8)
-    figure.suptitle(
-        "Digits learned one class after another, in one pass: a dark column is forgotten"
-    )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
-    plt.close(figure)
-
-
-def main(out: Path = Path("results/digits")) -> dict[str, Array]:
-    from rich.progress import track
-
-    data = load_digits()
-    features = random_features(data[0].shape[1], FEATURES, SEED)
-    bar = iter(track(range(len(LEARNERS) * CLASSES), description="learning digits", transient=True))
-    results = {
-        name: learn_by_class(
-            make(orfit.Linear(FEATURES, heads=CLASSES, features=features)), data, lambda: next(bar)
-        )
-        for name, make in LEARNERS.items()
-    }
-    next(bar, None)
-    show_table(results)
-    draw(results, out / "forgetting.png")
-    print(f"picture: {out / 'forgetting.png'}")
-    return results
-
-
-if __name__ == "__main__":
-    main()
+    made.colorbar(image, ax=axes, label="test accuracy (%)", shrink=0.8)
+    made.suptitle("Digits learned one class after another, in one pass: a dark column is forgotten")
+    return made

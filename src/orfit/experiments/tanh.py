@@ -1,34 +1,42 @@
-"""A nonlinear model in NumPy with a hand-made Jacobian: f(x; w) = V tanh(A x), w = (A, V)."""
+"""A small nonlinear model in NumPy, with a hand-made Jacobian."""
+
+from typing import Any
 
 import numpy as np
 
+from orfit.door import Array
+
 
 class TanhNetwork:
+    """f(x; w) = V tanh(A x), w = (A, V)."""
+
     linear = False
     heads = None
 
-    def __init__(self, inputs, hidden, outputs=None, seed=0):
+    def __init__(self, inputs: int, hidden: int, outputs: int | None = None, seed: int = 0) -> None:
         self.inputs, self.hidden, self.outputs = inputs, hidden, outputs
         self.input_shape = (inputs,)
         self.size = hidden * (inputs + (outputs or 1))
-        self._start = np.random.default_rng(seed).standard_normal(self.size) / np.sqrt(hidden)
+        self._start: Array = np.random.default_rng(seed).standard_normal(self.size) / np.sqrt(
+            hidden
+        )
 
-    def initial(self):
+    def initial(self) -> Array:
         return self._start
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {}
 
-    def _unpack(self, w):
+    def _unpack(self, w: Array) -> tuple[Array, Array]:
         A = w[: self.hidden * self.inputs].reshape(self.hidden, self.inputs)
         return A, w[self.hidden * self.inputs :].reshape(self.outputs or 1, self.hidden)
 
-    def predict(self, w, X):
+    def predict(self, w: Array, X: Array) -> Array:
         A, V = self._unpack(w)
         F = np.tanh(X @ A.T) @ V.T
-        return F[:, 0] if self.outputs is None else F
+        return np.asarray(F[:, 0] if self.outputs is None else F)
 
-    def linearize(self, w, X):
+    def linearize(self, w: Array, X: Array) -> tuple[Array, Array]:
         A, V = self._unpack(w)
         hidden = np.tanh(X @ A.T)
         columns = []

@@ -1,0 +1,6 @@
+"""What the experiments learn from."""
+
+from orfit.datasets.bundled import twos
+from orfit.datasets.full_mnist import Mnist, MnistNotFoundError, mnist
+
+__all__ = ["Mnist", "MnistNotFoundError", "mnist", "twos"]

@@ -1,0 +1,164 @@
+"""How much memory is enough? Errors against m, and the minimax bound (beyond the paper).
+
+The data of `limited`, with m = 1 … 100 directions chosen in four ways: the principal ones of the
+stream (ORFit), the latest, random ones, and the exact principal directions of all gradients so far,
+for which every gradient is kept, so that it is a yardstick and no method. And ORFit that allows for
+noise in the labels.
+
+Beside the errors: what a future step of length 1 that the memory allows can change, at worst, of
+the past predictions (in radians), the root of max Σ (f_k(w + Δw) − f_k(w))². By prop:pca_analysis
+no choice of m directions has it below σ_(m+1), the next singular value of all gradients: the bound.
+
+In curves.csv `step` is m.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import orfit
+from orfit.door import Array
+from orfit.experiments import report, rotated
+from orfit.experiments.report import Curves, Tick
+
+TITLE = "How much memory is enough? 100 rotated twos in one pass, against m"
+
+
+@dataclass(frozen=True)
+class Settings(rotated.Setup):
+    runs: int = 3
+    largest_m: int = 100
+    every: int = 3  # m = 1, 1 + every, … and largest_m
+    noise: float = 100.0  # R of the noise-aware ORFit, against a prior of 1 on w
+
+
+QUICK = {"points": 40, "tests": 200, "runs": 2, "largest_m": 40, "every": 8}
+
+NAMES = {
+    "orfit": "ORFit (principal)",
+    "orfit-latest": "ORFit-latest",
+    "orfit-random": "ORFit-random",
+    "orfit-noise": "ORFit with noise",
+    "orfit-pca": "exact PCA",
+    "bound": "minimax bound σₘ₊₁",
+}
+COLOURS = report.COLOURS | {"orfit-noise": "tab:cyan", "orfit-pca": "black", "bound": "red"}
+
+
+def sizes(settings: Settings) -> list[int]:
+    """The memory sizes that are tried."""
+    largest = min(settings.largest_m, settings.points)
+    return sorted({*range(1, largest, settings.every), largest})
+
+
+def ticks(settings: Settings) -> int:
+    return len(sizes(settings)) * settings.runs
+
+
+def memories(settings: Settings, m: int, run: int) -> dict[str, tuple[Any, float]]:
+    """What to remember with, and the noise to allow for."""
+    seed = 1000 * settings.seed + run
+    return {
+        "orfit": (orfit.memory.Principal(m), 0.0),
+        "orfit-latest": (orfit.memory.Latest(m), 0.0),
+        "orfit-random": (orfit.memory.Random(m, seed=seed), 0.0),
+        "orfit-noise": (orfit.memory.Principal(m), settings.noise),
+    }
+
+
+def run(settings: Settings, tick: Tick) -> Curves:
+    data = rotated.rotated_twos(settings)
+    model = rotated.model_of(settings)
+    Phi, Phi_test = (model.phi(X, np.float64) for X in (data.X, data.X_test))
+    sigma = np.linalg.svd(Phi, compute_uv=False)
+    axes = [np.linalg.svd(Phi[:i].T, full_matrices=False)[0] for i in range(len(Phi) + 1)]
+    ms = sizes(settings)
+    found: dict[tuple[str, str], Array] = {}
+
+    def note(method: str, number: int, m: int, w: Array, U: Array) -> None:
+        away = Phi.T - U @ (U.T @ Phi.T)
+        told = {
+            "test_rmse": rotated.rmse(Phi_test @ w, data.y_test),
+            "train_rmse": rotated.rmse(Phi @ w, data.y),
+            "worst_change": np.linalg.norm(away, 2),
+        }
+        for quantity, value in told.items():
+            row = found.setdefault((method, quantity), np.empty((settings.runs, len(ms))))
+            row[number, ms.index(m)] = value
+
+    for number, w0 in rotated.starts(settings):
+        for m in ms:
+            for method, (memory, noise) in memories(settings, m, number).items():
+                learner = orfit.ORFit(model, memory, w0=w0, noise=noise)
+                learner.learn_each(data.X, data.y)
+                note(method, number, m, learner.w, memory.U)
+            note("orfit-pca", number, m, *with_exact_pca(Phi, data.y, w0, axes, m))
+            tick()
+    curves = Curves()
+    for (method, quantity), values in found.items():
+        curves.add(method, quantity, np.array(ms), values)
+    bound = [sigma[m] if m < len(sigma) else 0.0 for m in ms]
+    curves.add("bound", "worst_change", np.array(ms), np.array([bound]))
+    return curves
+
+
+def with_exact_pca(
+    Phi: Array, y: Array, w0: Array, axes: list[Array], m: int
+) -> tuple[Array, Array]:
+    """ORFit that projects off the top m principal directions of all gradients so far.
+
+    axes[i]: the principal directions of the first i gradients.
+    """
+    w = w0.copy()
+    for x, label, directions in zip(Phi, y, axes[:-1], strict=True):
+        U = directions[:, :m]
+        new = x - U @ (U.T @ x)
+        new -= U @ (U.T @ new)
+        w += new * (label - x @ w) / (new @ new)
+    return w, axes[-1][:, :m]
+
+
+def tables(curves: Curves, settings: Settings) -> list[Any]:
+    ms = sizes(settings)
+    chosen = sorted({min(ms, key=lambda m: abs(m - wanted)) for wanted in (1, 10, 40, 100)})
+    columns = ["memory", *[f"m = {m}" for m in chosen]]
+    titles = {
+        "test_rmse": "Test error (°, root mean square, mean ± std over runs)",
+        "train_rmse": "Training error (°)",
+        "worst_change": "Worst change of past predictions by a step of length 1 (radians)",
+    }
+    made = []
+    for quantity, title in titles.items():
+        rows = report.at_steps(curves.of(quantity), chosen)
+        for row, curve in zip(rows, curves.of(quantity), strict=True):
+            row[0] = NAMES[curve.method]
+        made.append(report.table(title, columns, rows))
+    return made
+
+
+def figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.panels(3, 4.6)
+    titles = {
+        "test_rmse": ("Test error", "root mean square error (°)"),
+        "train_rmse": ("Training error", "root mean square error (°)"),
+        "worst_change": (
+            "Worst change by a step of length 1",
+            "change of past predictions (radians)",
+        ),
+    }
+    for axis, (quantity, (title, label)) in zip(axes, titles.items(), strict=True):
+        for curve in curves.of(quantity):
+            dashes = {"bound": "--", "orfit-pca": ":", "orfit-noise": "-."}.get(curve.method, "-")
+            colour, name = COLOURS[curve.method], NAMES[curve.method]
+            report.shaded(axis, curve, color=colour, label=name, linestyle=dashes)
+        axis.set_title(title)
+        axis.set_ylabel(label)
+        axis.set_xlabel("directions kept, m")
+        axis.grid(alpha=0.3)
+    top = curves["orfit", "test_rmse"].mean.max() * 1.6
+    for axis in axes[:2]:
+        axis.set_ylim(0, top)
+    axes[2].set_ylim(bottom=0)
+    axes[2].legend(fontsize=8)
+    return made

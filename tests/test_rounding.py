@@ -103,7 +103,7 @@ def test_a_frame_turns_reflects_and_deletes(seed, k):
     O = np.linalg.qr(rng.standard_normal((20, k)))[0]
 
     def frame():
-        made = Frame(20, np.float64, k + 4)
+        made = Frame(np.empty(20), k + 4)
         made.rows[:k], made.stored = O.T, k
         return made
 
@@ -283,7 +283,7 @@ def test_two_datapoints_are_not_two_outputs():
 
 
 def test_a_frame_that_has_drifted_is_cured(rng):
-    frame = Frame(50, np.float64, 10)
+    frame = Frame(np.empty(50), 10)
     O = np.linalg.qr(rng.standard_normal((50, 6)))[0]
     drifted = O + 1e-6 * rng.standard_normal((50, 6))
     frame.rows[:6], frame.stored = drifted.T, 6

@@ -21,6 +21,8 @@ def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Arra
         return value
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{name} has masked values; leave those rows out, or fill them")
+    if hasattr(value, "detach"):  # a tensor, which may be on another device or want gradients
+        value = value.detach().cpu()
     try:
         given = np.asarray(value)
     except ValueError as error:  # rows of different lengths

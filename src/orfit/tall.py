@@ -3,8 +3,8 @@
 A tall matrix is p×n with p the number of parameters; a small one has only sides of the size
 k + n (directions kept, columns arriving). Five operations cross from tall to small or back:
 inner products, subtracting a combination, orthonormalising a block, moving along directions,
-rotating a basis. They are here and nowhere else, so that another kind of array, or an array
-that is spread over machines, changes this file only.
+rotating a basis. They are here and nowhere else, for NumPy arrays; another kind of array registers
+its own (`functools.singledispatch`), as `tall_torch` does for tensors.
 
 Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
@@ -37,13 +37,43 @@ SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
 DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
 
 
+def numpy_dtype(A: Any) -> np.dtype[Any]:
+    """The dtype, as NumPy calls it."""
+    return np.dtype(str(A.dtype).removeprefix("torch."))
+
+
 @functools.cache
-def cutoff(dtype: np.dtype[Any]) -> float:
+def cutoff(dtype: Any) -> float:
     """The relative length up to which a remainder counts as nothing."""
-    return ROUNDING * float(np.finfo(dtype).eps)
+    return ROUNDING * float(np.finfo(str(dtype).removeprefix("torch.")).eps)
 
 
-def inner(A: Array, B: Array) -> Array:
+@functools.singledispatch
+def empty(like: Any, rows: int, size: int) -> Any:
+    """A tall array of that kind, to be filled: rows×p, so that each row is contiguous."""
+    return np.empty((rows, size), like.dtype)
+
+
+@functools.singledispatch
+def copy(A: Any) -> Any:
+    """A copy, columns contiguous."""
+    return np.array(A, order="F")
+
+
+@functools.singledispatch
+def convert(like: Any, values: Any) -> Any:
+    """Numbers from elsewhere as an array of the kind of `like`."""
+    return np.asarray(values, like.dtype)
+
+
+@functools.singledispatch
+def to_numpy(A: Any) -> Array:
+    """The same numbers for NumPy, which keeps the dtype."""
+    return np.asarray(A)
+
+
+@functools.singledispatch
+def inner(A: Any, B: Any) -> Array:
     """Aᵀ B, small, for A (p×k) and B (p×n) or (p,).
 
     On shards of p this, with `norms`, is what sums over them.
@@ -58,14 +88,16 @@ def inner(A: Array, B: Array) -> Array:
     return np.asarray(product, dtype=np.float64).reshape(-1, *B.shape[1:])
 
 
-def gram(A: Array) -> Array:
+@functools.singledispatch
+def gram(A: Any) -> Array:
     """Aᵀ A, small: its upper triangle. It, too, is summed over shards of p."""
     if not A.shape[1]:
         return np.zeros((0, 0))
     return np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64)
 
 
-def combine(A: Array, c: Array) -> Array:
+@functools.singledispatch
+def combine(A: Any, c: Array) -> Any:
     """A c, tall, for small c (k×n) or (k,): a move along the columns of A."""
     if not c.size:
         return np.zeros((len(A), *c.shape[1:]), A.dtype, order="F")
@@ -74,7 +106,8 @@ def combine(A: Array, c: Array) -> Array:
     return np.asarray(GEMV[A.dtype](1.0, A, c.reshape(-1))).reshape(-1, *c.shape[1:])
 
 
-def subtract(G: Array, A: Array, c: Array) -> Array:
+@functools.singledispatch
+def subtract(G: Any, A: Any, c: Array) -> Any:
     """G − A c, tall: one read of A."""
     if not c.size:
         return G.copy(order="F")
@@ -91,12 +124,14 @@ SAFE = {
 }
 
 
-def norms(G: Array) -> Array:
+@functools.singledispatch
+def norms(G: Any) -> Array:
     """The length of every column."""
     return np.array([norm(g) for g in G.T])
 
 
-def norm(g: Array) -> float:
+@functools.singledispatch
+def norm(g: Any) -> float:
     """The length of one column."""
     dot = DOT[g.dtype]
     least, most = SAFE[g.dtype]
@@ -109,9 +144,10 @@ def norm(g: Array) -> float:
     return length
 
 
+@functools.singledispatch
 def orthonormalise(
-    G: Array, C: Array, norms: Array, makers: small.Makers | None
-) -> tuple[Array, Array, small.Makers | None]:
+    G: Any, C: Array, norms: Array, makers: small.Makers | None
+) -> tuple[Any, Array, small.Makers | None]:
     """G = O T with orthonormal O (p×r), column after column as in alg:borfit_infmem.
 
     G is what was left of columns of the lengths `norms` with coordinates C along the past. Where
@@ -119,20 +155,35 @@ def orthonormalise(
     when r = n. `makers`: see `small.staircase`.
     Householder QR, since Gram matrices lose the directions below sqrt(eps).
     """
-    if G.shape[1] == 1:  # the common case: one gradient
-        length = norm(G[:, 0])
-        along = C[:, 0]
-        doubt = norms[0] if makers is None else makers.doubt(along, norms[0])
-        if length <= cutoff(G.dtype) * doubt:
-            return G[:, :0], np.empty((0, 1)), makers
-        grown = None if makers is None else makers.grown(along, length, norms[0])
-        return G / G.dtype.type(length), np.array([[length]]), grown
+    if G.shape[1] == 1:
+        return one_direction(G, C, norms, makers)
     Q, R = linalg.qr(G, mode="economic", check_finite=False)
-    K, T, grown = small.staircase(R.astype(np.float64), C, norms, makers, cutoff(G.dtype))
+    return staircase(Q, R.astype(np.float64), C, norms, makers)
+
+
+def one_direction(
+    G: Any, C: Array, norms: Array, makers: small.Makers | None
+) -> tuple[Any, Array, small.Makers | None]:
+    """The common case: one gradient."""
+    length = norm(G[:, 0])
+    along = C[:, 0]
+    doubt = norms[0] if makers is None else makers.doubt(along, norms[0])
+    if length <= cutoff(G.dtype) * doubt:
+        return G[:, :0], np.empty((0, 1)), makers
+    grown = None if makers is None else makers.grown(along, length, norms[0])
+    return G / length, np.array([[length]]), grown
+
+
+def staircase(
+    Q: Any, R: Array, C: Array, norms: Array, makers: small.Makers | None
+) -> tuple[Any, Array, small.Makers | None]:
+    """Q R with what is rounding left out: see `small.staircase`."""
+    K, T, grown = small.staircase(R, C, norms, makers, cutoff(Q.dtype))
     return (Q if K is None else combine(Q, K)), T, grown
 
 
-def rotate(rows: Array, W: Array, more: Array | None = None, V: Array | None = None) -> None:
+@functools.singledispatch
+def rotate(rows: Any, W: Array, more: Any = None, V: Array | None = None) -> None:
     """Replace the basis kept as `rows` (k×p) by Wᵀ rows + Vᵀ moreᵀ, in place.
 
     W is k×k', more p×r, V r×k'. Block by block of p, so that no second copy of the basis is made.
@@ -141,7 +192,7 @@ def rotate(rows: Array, W: Array, more: Array | None = None, V: Array | None = N
     gemm, block = GEMM[rows.dtype], max(1 << 14, (1 << 21) // max(1, kept))
     for start in range(0, rows.shape[1], block):
         stop = start + block
-        turned: Any = combine(rows[:k, start:stop].T, W)
+        turned = combine(rows[:k, start:stop].T, W)
         if more is not None:
             turned = np.asarray(
                 gemm(1.0, more[start:stop], V, beta=1.0, c=turned, overwrite_c=True)

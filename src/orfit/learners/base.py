@@ -6,9 +6,8 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from orfit import checkpoint, door
+from orfit import checkpoint, door, tall
 from orfit.door import Array
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
@@ -43,10 +42,11 @@ class Learner(ABC):
         return {}
 
     @property
-    def w(self) -> Array:
+    def w(self) -> Any:
         """The parameters, (p,) or (p, q): a copy, which later steps leave alone."""
-        w = np.array(self._w)
-        w.flags.writeable = False  # writing to a copy would be silently in vain
+        w = tall.copy(self._w)
+        if isinstance(w, np.ndarray):
+            w.flags.writeable = False  # writing to a copy would be silently in vain
         return w
 
     @property
@@ -56,7 +56,7 @@ class Learner(ABC):
 
     def learn(self, x: object, y: object) -> Update:
         """Learn one datapoint: x (d,), y a number or (c,)."""
-        X = door.numbers("x", x, self._dtype)[None]
+        X = self._inputs("x", x)[None]
         self._check_inputs("x", X, one=True)
         return self._learn_block(X, door.numbers("y", y)[None]).first()
 
@@ -76,14 +76,14 @@ class Learner(ABC):
 
     def predict(self, X: object) -> Any:
         """f(x; w) for one datapoint, x (d,), or for many, X (n, d). Changes nothing."""
-        inputs = door.numbers("X", X, self._dtype)
+        inputs = self._inputs("X", X)
         shape = self._input_shape
         one = inputs.ndim < 2 if shape is None else inputs.shape == shape
         if one:
             return self._predict(inputs[None])[0]
         self._check_inputs("X", inputs)
         if not len(inputs):  # no model need know what to do with nothing
-            return np.empty((0, *self._label_shape), self._dtype)
+            return np.empty((0, *self._label_shape), tall.numpy_dtype(self._w))
         return self._predict(inputs)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -91,7 +91,7 @@ class Learner(ABC):
         settings = self.settings()
         if "memory" in settings:
             settings["memory"] = described(settings["memory"])
-        arrays = {"w": self._w}
+        arrays = {"w": tall.to_numpy(self._w)}
         header: dict[str, Any] = {
             "kind": type(self).__name__,
             "settings": settings,
@@ -112,23 +112,23 @@ class Learner(ABC):
         parts += [f"{name}={value}" for name, value in settings.items()]
         return f"<{type(self).__name__}({', '.join([repr(self.model), *parts])}), seen={self.seen}>"
 
-    @property
-    def _dtype(self) -> npt.DTypeLike:
-        return self._w.dtype
+    def _inputs(self, name: str, X: object) -> Any:
+        """What the user hands in, checked, as the model takes it."""
+        accept = getattr(self.model, "accept", None)
+        return door.numbers(name, X, self._w.dtype) if accept is None else accept(name, X)
 
     def _predict(self, X: Array) -> Array:
         return self.model.predict(self._w, X)
 
-    def _start(self, w0: object) -> Array:
+    def _start(self, w0: object) -> Any:
         start = self.model.initial()
         if w0 is not None:
-            given = getattr(w0, "dtype", None)
-            w = door.numbers("w0", w0, np.float32 if given == np.float32 else np.float64)
-            if w.shape != start.shape:
-                raise ValueError(f"w0 must have shape {start.shape}; it has {w.shape}")
-            start = w
-        # A copy: the caller's array stays his. Columns contiguous, as every tall array.
-        return np.array(start, order="F")
+            w = door.numbers("w0", w0, np.float32 if _single(w0) else np.float64)
+            if w.shape != tuple(start.shape):
+                raise ValueError(f"w0 must have shape {tuple(start.shape)}; it has {w.shape}")
+            # NumPy models take w0's dtype; a network has its own.
+            start = w if isinstance(start, np.ndarray) else tall.convert(start, w)
+        return tall.copy(start)  # the caller's array stays his
 
     def _learn_block(self, X: Array, Y: Array) -> Update:
         update = self._learn(X, Y)
@@ -147,7 +147,7 @@ class Learner(ABC):
         self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
-        inputs, labels = door.numbers("X", X, self._dtype), door.numbers("Y", Y)
+        inputs, labels = self._inputs("X", X), door.numbers("Y", Y)
         if inputs.ndim == 0 or labels.ndim == 0:
             raise ValueError(
                 f"X and Y must hold many datapoints; they have shapes {inputs.shape} and "
@@ -173,17 +173,27 @@ class Learner(ABC):
 
     def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Array]:
         """F, the residual Y − F, and G, where they have the shapes that they should."""
+        observe = getattr(self.model, "observe", None)
+        if observe is not None:
+            return self._checked(*observe(w, X, Y))
         F, G = self.model.linearize(w, X)
         check_labels(F, Y)
+        return self._checked(F, np.asarray(Y - F), G)
+
+    def _checked(self, F: Array, residual: Array, G: Any) -> tuple[Array, Array, Any]:
         columns = len(F) if self.model.heads is not None else F.size
-        if G.shape != (self.model.size, columns):
+        if tuple(G.shape) != (self.model.size, columns):
             raise ValueError(
                 f"the model's linearize must return a gradient of shape "
-                f"({self.model.size}, {columns}); it returned {G.shape}"
+                f"({self.model.size}, {columns}); it returned {tuple(G.shape)}"
             )
         if not np.isfinite(F).all():
-            raise ValueError(f"the model's prediction leaves the finite numbers of {w.dtype}")
-        return F, np.asarray(Y - F), G
+            raise ValueError(f"the model's prediction leaves the finite numbers of {G.dtype}")
+        return F, residual, G
+
+
+def _single(w0: object) -> bool:
+    return str(getattr(w0, "dtype", None)).removeprefix("torch.") == "float32"
 
 
 def check_labels(F: Array, Y: Array) -> None:

@@ -36,7 +36,7 @@ class OGD(Learner):
     ) -> None:
         super().__init__(model, w0)
         self.memory = as_basis(memory)
-        self.memory.claim(model.size, self._w.dtype)
+        self.memory.claim(self._w)
         self.lr = door.positive("lr", lr)
         self.steps = door.count("steps", steps)
 
@@ -44,12 +44,12 @@ class OGD(Learner):
         return {"memory": self.memory, "lr": self.lr, "steps": self.steps}
 
     def _learn(self, X: Array, Y: Array) -> Update:
-        w = self._w.copy()
+        w = tall.copy(self._w)
         prediction, residual, G = self._linearize(w, X, Y)
         left = residual
         for _ in range(self.steps):
             g = self.memory.project(descent(G, left, w))
-            w += w.dtype.type(self.lr) * g
+            w += self.lr * g
             _, left, G = self._linearize(w, X, Y)
         past = self.memory.split(G)
         moved = w - self._w

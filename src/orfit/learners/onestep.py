@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from orfit import small
+from orfit import small, tall
 from orfit.door import Array
 from orfit.learners.base import Learner, check_step
 from orfit.learners.update import Update, Updates
@@ -35,7 +35,7 @@ class OneStep(Learner):
         self.memory = memory
         self.noise = noise
         self.forgetting = forgetting
-        memory.claim(model.size, self._w.dtype)
+        memory.claim(self._w)
 
     def _learn_rows(self, X: Array, Y: Array) -> Updates:
         # As many rows at a time as fill a few megabytes with their features, or the memory has.
@@ -87,7 +87,7 @@ class OneStep(Learner):
         z, unfitted = small.fit(past.root, noise, residual)
         check_step(z)
         displacement, length = past.displacement(z)
-        moved = self._w + displacement
+        moved = self._w + tall.convert(self._w, displacement)
         check_step(float(moved.sum()))
         self.memory.fold(past)
         self._w = moved

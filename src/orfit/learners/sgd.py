@@ -35,12 +35,12 @@ class SGD(Learner):
         g = descent(G, residual, self._w)
         length = self.lr * small.frobenius(tall.norms(g.reshape(len(g), -1)))
         check_step(length, "lower lr")
-        self._w += self._w.dtype.type(self.lr) * g
+        self._w += self.lr * g
         left = residual - self.lr * tall.inner(G, g).reshape(residual.shape)
         return Update(F, residual, length, 1.0, left, 0)
 
 
-def descent(G: Array, residual: Array, w: Array) -> Array:
+def descent(G: Any, residual: Array, w: Any) -> Any:
     """−∇ of the squared error, shaped like w: 2 G (y − f), averaged over the block's datapoints."""
     columns = residual.reshape(G.shape[1], -1) * (2 / len(residual))
     return tall.combine(G, columns).reshape(w.shape)

@@ -24,7 +24,7 @@ class Split(Protocol):
     def novelty(self) -> float:
         """How much of G is new, |G̃| / |G|: 0 where it is all spanned, 1 where nothing is."""
 
-    def displacement(self, z: Array) -> tuple[Array, float]:
+    def displacement(self, z: Array) -> tuple[Any, float]:
         """D z, tall, and its length."""
 
 
@@ -35,11 +35,11 @@ class Memory(ABC):
     _owned = False  # whether a learner has it
 
     @abstractmethod
-    def bind(self, size: int, dtype: npt.DTypeLike) -> None:
-        """Get ready for gradients of `size` parameters; a memory of another size objects."""
+    def bind(self, like: Any) -> None:
+        """Get ready for gradients of this kind and length; a memory of another size objects."""
 
     @abstractmethod
-    def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> Split:
+    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> Split:
         """See how G lies to the past, faded by `forgetting` (in squares). Changes nothing."""
 
     @abstractmethod
@@ -67,11 +67,11 @@ class Memory(ABC):
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         """Take up a state that `state` gave, after `bind`."""
 
-    def claim(self, size: int, dtype: npt.DTypeLike) -> None:
+    def claim(self, like: Any) -> None:
         """Bind, for one learner alone."""
         if self._owned:
             raise ValueError("this memory belongs to another learner; give each one of its own")
-        self.bind(size, dtype)
+        self.bind(like)
         self._owned = True
 
     def _check_size(self, size: int) -> None:
@@ -92,7 +92,7 @@ def taken(arrays: dict[str, Array], name: str, dtype: npt.DTypeLike, *shape: int
     return array
 
 
-def lengths(G: Array) -> Array:
+def lengths(G: Any) -> Array:
     """The lengths of G's columns, which are finite or the model gave no usable gradient."""
     norms = tall.norms(G)
     if not all(map(math.isfinite, norms)):

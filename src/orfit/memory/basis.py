@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from orfit import door, small
+from orfit import door, small, tall
 from orfit.door import Array
 from orfit.memory.base import Memory, lengths, taken
 from orfit.memory.frame import Frame, Parts, split
@@ -48,7 +48,7 @@ class BasisSplit:
         total = small.frobenius(self.norms)
         return small.frobenius(self.parts.T) / total if total > 0 else 0.0
 
-    def displacement(self, z: Array) -> tuple[Array, float]:
+    def displacement(self, z: Array) -> tuple[Any, float]:
         k = len(self.parts.C)
         if self.damped is None:
             still = np.zeros((k, *z.shape[1:]))
@@ -76,13 +76,18 @@ class Basis(Memory):
         """How many columns are stored before they are rotated; None where nothing is dropped."""
         return None
 
-    def bind(self, size: int, dtype: npt.DTypeLike) -> None:
-        self._check_size(size)
+    def bind(self, like: Any) -> None:
+        self._check_size(len(like))
         if self._frame is None:
-            self.size = size
-            self._frame = Frame(size, dtype, self.room(size))
-        elif self._frame.rows.dtype != dtype:
-            raise ValueError(f"this memory holds {self._frame.rows.dtype} directions, not {dtype}")
+            self.size = len(like)
+            self._frame = Frame(like, self.room(self.size))
+            return
+        held = self._frame.rows
+        if (type(held), held.dtype) != (type(like), like.dtype):
+            raise ValueError(
+                f"this memory holds {held.dtype} directions as {type(held).__name__}, "
+                f"not {like.dtype} as {type(like).__name__}"
+            )
 
     @property
     def frame(self) -> Frame:
@@ -94,7 +99,7 @@ class Basis(Memory):
         return len(self._root)
 
     @property
-    def U(self) -> Array:
+    def U(self) -> Any:
         """The remembered directions, p×k orthonormal, in the order of `sigma`."""
         if self._frame is None:
             return np.empty((0, 0))
@@ -118,16 +123,16 @@ class Basis(Memory):
         if columns.ndim not in (1, 2):
             raise ValueError(f"G must be p×n, or one column of p; it has shape {columns.shape}")
         columns = columns.reshape(len(columns), -1)
-        self.bind(len(columns), columns.dtype)
+        self.bind(columns)
         if columns.shape[1]:
             self.fold(self.split(columns))
 
-    def project(self, G: Array) -> Array:
+    def project(self, G: Any) -> Any:
         """G − U (UᵀG), tall: what of G does not touch the past (eq:ogd_projection)."""
         G_perp = self.frame.subtract(G, self.frame.coordinates(G))
         return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
 
-    def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
+    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
         norms = lengths(G)
         # With noise nothing is divided by a remainder, and no doubt is needed.
         parts = split(self.frame, G, norms, self.frame.makers if noise == 0 else None)
@@ -179,7 +184,7 @@ class Basis(Memory):
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         frame = self.frame
-        rows = frame.rows[: frame.stored]
+        rows = tall.to_numpy(frame.rows[: frame.stored])
         arrays = {"rows": rows, "root": self._root}
         if frame.makers is not None:
             arrays["makers"] = frame.makers.rows
@@ -191,7 +196,8 @@ class Basis(Memory):
         return arrays, values
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        frame, dtype = self.frame, self.frame.rows.dtype
+        frame = self.frame
+        dtype = tall.numpy_dtype(frame.rows)
         rows = taken(arrays, "rows", dtype, None, self.size)
         stored = len(rows)
         W = taken(arrays, "W", np.float64, stored, None) if "W" in arrays else None
@@ -199,8 +205,8 @@ class Basis(Memory):
         self._root = taken(arrays, "root", np.float64, k, k)
         if "damped" in arrays:
             self._damped = float(values["noise"]), taken(arrays, "damped", np.float64, k, k)
-        frame.rows = np.empty((max(int(values["capacity"]), stored), rows.shape[1]), dtype)
-        frame.rows[:stored] = rows
+        frame.rows = tall.empty(frame.rows, max(int(values["capacity"]), stored), rows.shape[1])
+        frame.rows[:stored] = tall.convert(frame.rows, rows)
         frame.stored, frame.W, frame.rotations = stored, W, int(values["rotations"])
         made = "makers" in arrays
         frame.makers = small.Makers(taken(arrays, "makers", np.float64, k, k)) if made else None

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy import linalg
 
 from orfit import door, small, tall
@@ -71,7 +70,8 @@ class Dense(Memory):
         elif not (self.prior > 0).all():
             raise ValueError(f"prior must be positive; its least value is {self.prior.min():g}")
 
-    def bind(self, size: int, dtype: npt.DTypeLike) -> None:
+    def bind(self, like: Any) -> None:
+        size, dtype = len(like), tall.numpy_dtype(like)
         self._check_size(size)
         if self.size is not None:
             return
@@ -95,7 +95,8 @@ class Dense(Memory):
     def rank(self) -> int:
         return self.size or 0
 
-    def split(self, G: Array, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
+    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
+        G = tall.to_numpy(G)  # what is p×p stays with NumPy
         norms = lengths(G)
         L = self._faded(forgetting)
         lengths_ = self._scale * norms

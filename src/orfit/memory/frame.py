@@ -1,9 +1,9 @@
 """An orthonormal frame U = Q W whose rotation is put off, and how gradients lie to it."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from orfit import small, tall
 from orfit.door import Array
@@ -21,15 +21,19 @@ class Frame:
     steps (the update U ← [U O] Ũ of alg:orfit_ipca pays it every step). The numbers are the same.
     """
 
-    def __init__(self, size: int, dtype: npt.DTypeLike, room: int | None) -> None:
-        """`room`: how many columns Q may have before it is rotated; None: it never is."""
+    def __init__(self, like: Any, room: int | None) -> None:
+        """For gradients of the kind and length of `like`.
+
+        room: how many columns Q may have before it is rotated; None: it never is.
+        """
+        size = len(like)
         capacity = 8 if room is None else min(room, size + 8)
         self.growing = room is None
         # Basis vectors are rows, so that each is contiguous. Untouched rows cost no memory.
-        self.rows = np.empty((capacity, size), dtype)
-        self.scratch = np.empty((2, size), dtype)  # for one gradient: a new one faults its pages in
+        self.rows = tall.empty(like, capacity, size)
+        self.scratch = tall.empty(like, 2, size)  # for one gradient: a new one faults its pages in
         self.stored = 0
-        self.waiting: Array | None = None  # further columns of Q, until `settle`
+        self.waiting: Any = None  # further columns of Q, until `settle`
         self.W: Array | None = None  # (stored and waiting, k); None stands for the identity
         # Which rows made the columns of Q; None once a direction was dropped: then what arrives is
         # compared with what is left, and its length alone tells rounding.
@@ -41,19 +45,19 @@ class Frame:
         return self.stored if self.W is None else self.W.shape[1]
 
     @property
-    def Q(self) -> Array:
+    def Q(self) -> Any:
         return self.rows[: self.stored].T
 
-    def coordinates(self, G: Array) -> Array:
+    def coordinates(self, G: Any) -> Array:
         """Uᵀ G."""
         C = tall.inner(self.Q, G)
         return C if self.W is None else small.product(self.W.T, C)
 
-    def combine(self, C: Array) -> Array:
+    def combine(self, C: Array) -> Any:
         """U C."""
         return tall.combine(self.Q, C if self.W is None else small.product(self.W, C))
 
-    def subtract(self, G: Array, C: Array) -> Array:
+    def subtract(self, G: Any, C: Array) -> Any:
         """G − U C."""
         return tall.subtract(G, self.Q, C if self.W is None else small.product(self.W, C))
 
@@ -119,9 +123,8 @@ class Frame:
         return np.eye(self.stored) if self.W is None else self.W
 
     def _widen(self, capacity: int) -> None:
-        rows = np.empty(
-            (max(capacity, 3 * len(self.rows) // 2), self.rows.shape[1]), self.rows.dtype
-        )
+        wider = max(capacity, 3 * len(self.rows) // 2)
+        rows = tall.empty(self.rows, wider, self.rows.shape[1])
         rows[: self.stored] = self.rows[: self.stored]
         self.rows = rows
 
@@ -137,17 +140,17 @@ class Parts:
     C: Array  # k×n, along what is remembered
     T: Array  # r×n, a staircase
     makers: small.Makers | None  # of [U O]
-    N: Array  # p×r
+    N: Any  # p×r
     implicit: tuple[Array, Array] | None = None  # S (r×r) and E (k×r); None: O is N
 
-    def directions(self) -> Array:
+    def directions(self) -> Any:
         """O, tall."""
         if self.implicit is None:
             return self.N
         S, E = self.implicit
         return self.frame.subtract(tall.combine(self.N, S), E)
 
-    def move(self, a: Array, b: Array) -> Array:
+    def move(self, a: Array, b: Array) -> Any:
         """U a + O b, tall."""
         if self.implicit is not None:
             S, E = self.implicit
@@ -156,7 +159,7 @@ class Parts:
         return self.frame.combine(a) + along_new if a.any() else along_new
 
 
-def split(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> Parts:
+def split(frame: Frame, G: Any, norms: Array, makers: small.Makers | None) -> Parts:
     """Take G (p×n) apart into what the frame spans and what is new."""
     # With makers each column is judged by itself, and a Gram matrix would be too coarse.
     if makers is None and G.shape[1] > 1:
@@ -166,7 +169,7 @@ def split(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> 
     return split_by_columns(frame, G, norms, makers)
 
 
-def split_by_gram(frame: Frame, G: Array, norms: Array) -> Parts | None:
+def split_by_gram(frame: Frame, G: Any, norms: Array) -> Parts | None:
     """The same by a Cholesky factor TᵀT = GᵀG − CᵀC, at the speed of matrix products.
 
     O = (G − U C) T⁻¹ is orthonormal up to eps times the square of what T⁻¹ magnifies. Where that is
@@ -191,7 +194,7 @@ def split_by_gram(frame: Frame, G: Array, norms: Array) -> Parts | None:
 GRAM_ONCE, GRAM_TWICE = 4.0, 100.0
 
 
-def split_by_columns(frame: Frame, G: Array, norms: Array, makers: small.Makers | None) -> Parts:
+def split_by_columns(frame: Frame, G: Any, norms: Array, makers: small.Makers | None) -> Parts:
     """The same for any G, also where columns depend on each other or on U.
 
     Where projecting took away most of a column, what is left carries the rounding of what was

@@ -74,7 +74,7 @@ class Principal(Bounded):
         coordinates = np.vstack([parts.C, parts.T])
         k, size = len(parts.C), len(coordinates)
         inside = Principal(self.m)
-        inside.bind(size, np.float64)
+        inside.bind(coordinates)
         inside.frame.rows[:k] = np.eye(k, size)
         inside.frame.stored, inside.frame.makers = k, None
         inside._root = self._root

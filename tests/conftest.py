@@ -2,6 +2,7 @@ import os
 
 # Before NumPy is there: test processes share the cores already, and threads that wait spin.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest

@@ -1,6 +1,7 @@
 """orfit: learn from a stream in one pass, without forgetting."""
 
 from importlib.metadata import version
+from typing import Any
 
 from orfit import datasets, memory
 from orfit.checkpoint import CheckpointError
@@ -22,6 +23,17 @@ from orfit.models import Linear
 
 __version__ = version("orfit")
 
+
+def __getattr__(name: str) -> Any:
+    if name != "TorchModel":
+        raise AttributeError(f"module 'orfit' has no attribute {name!r}")
+    try:  # torch is imported by those who use it
+        from orfit.models.torch_model import TorchModel
+    except ImportError as error:
+        raise ImportError(f"TorchModel needs torch: pip install 'orfit[torch]' ({error})") from None
+    return TorchModel
+
+
 __all__ = [
     "EKF",
     "NTKRLS",
@@ -34,6 +46,7 @@ __all__ = [
     "ORFit",
     "OneStepSGD",
     "SaturationWarning",
+    "TorchModel",
     "Update",
     "Updates",
     "datasets",

@@ -86,6 +86,13 @@ class Learner(ABC):
             return np.empty((0, *self._label_shape), tall.numpy_dtype(self._w))
         return self._predict(inputs)
 
+    def sync(self) -> None:
+        """Write w into the model's module, where it has one (`TorchModel`)."""
+        sync = getattr(self.model, "sync", None)
+        if sync is None:
+            raise ValueError(f"{self.model!r} has no module to write w into; w is learner.w")
+        sync(self._w)
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one safetensors file, atomically; `orfit.load` reads it back."""
         settings = self.settings()

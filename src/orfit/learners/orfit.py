@@ -6,11 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door
+from orfit import door, small, tall
 from orfit.door import Array
+from orfit.learners.base import check_step
 from orfit.learners.onestep import OneStep
+from orfit.learners.update import Update
 from orfit.memory import Basis, Nothing, Principal, Unlimited
 from orfit.models import Model
+
+SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
 
 
 class SaturationWarning(UserWarning):
@@ -30,6 +34,11 @@ class ORFit(OneStep):
     forgetting: λ in (0, 1]: before each step the past counts λ times less. Unlike in EW-RLS the
         prior keeps its weight: what the data lose goes to the present w, so P does not wind up.
 
+    steps: for nonlinear models, how many Gauss–Newton steps at most to take on each block, each
+        along the memory's P and shortened until the residual does not grow. With more than one, the
+        gradient that is remembered is that at the end. They interpolate: noise must be 0.
+    tolerance: no further step where every residual is at most this.
+
     While the memory has dropped nothing, past predictions of a linear model do not move (lem:step)
     and w is the interpolator nearest to w0 (thm:implicit_bias). O(m c p) a step.
     """
@@ -42,7 +51,13 @@ class ORFit(OneStep):
         w0: object = None,
         noise: float = 0.0,
         forgetting: float = 1.0,
+        steps: int = 1,
+        tolerance: float = 1e-6,
     ) -> None:
+        self.steps = door.count("steps", steps)
+        self.tolerance = door.nonnegative("tolerance", tolerance)
+        if self.steps > 1 and noise:
+            raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
         super().__init__(
             model,
             as_basis(memory),
@@ -64,8 +79,50 @@ class ORFit(OneStep):
             )
         self._full = full
 
+    def _learn(self, X: Array, Y: Array) -> Update:
+        if self.steps == 1 or self.model.linear:
+            return super()._learn(X, Y)
+        prediction, residual, G = self._linearize(self._w, X, Y)
+        w, left, novelty = self._w, residual, None
+        for _ in range(self.steps):
+            past = self.memory.split(G)
+            novelty = past.novelty if novelty is None else novelty
+            z, _ = small.fit(past.root, 0.0, self._flat(left))
+            check_step(z)
+            nearer = self._shortened(w, past.displacement(z)[0], left, X, Y)
+            if nearer is None:
+                break
+            w, left, G = nearer
+            if np.abs(left).max() <= self.tolerance:
+                break
+        moved = w - self._w
+        length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
+        check_step(length)
+        self.memory.fold(self.memory.split(G, forgetting=self.forgetting))
+        self._w = w
+        return Update(prediction, residual, length, novelty or 0.0, left, self.memory.rank)
+
+    def _shortened(
+        self, w: Any, displacement: Any, left: Array, X: Array, Y: Array
+    ) -> tuple[Any, Array, Any] | None:
+        """The longest of a step and its halves that does not let the residual grow, and what then.
+
+        None where none of them helps.
+        """
+        share = 1.0
+        while share > SHORTEST:
+            ahead = w + share * displacement
+            _, residual, G = self._linearize(ahead, X, Y)
+            if small.frobenius(residual) < small.frobenius(left):
+                return ahead, residual, G
+            share /= 2
+        return None
+
     def settings(self) -> dict[str, Any]:
-        return {"memory": self.memory, "noise": self.noise, "forgetting": self.forgetting}
+        plain = {"memory": self.memory, "noise": self.noise, "forgetting": self.forgetting}
+        if self.steps == 1:
+            return plain
+        return plain | {"steps": self.steps, "tolerance": self.tolerance}
 
 
 class OneStepSGD(OneStep):

@@ -1,0 +1,302 @@
+"""Any torch module as a model: predictions, and their gradients as tensors on its device."""
+
+import fnmatch
+import hashlib
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.func import functional_call, jacrev, jvp, vmap
+
+from orfit import (
+    door,
+    tall_torch,  # noqa: F401  (registers the operations on tensors)
+)
+from orfit.door import Array
+
+Tensor = torch.Tensor
+Parameters = Callable[[str], bool] | Sequence[str] | None
+Prior = float | Mapping[str, float] | Any
+
+
+class TorchModel:
+    """f(x; w) = module(x), w all its trainable parameters in one vector (sec:deep).
+
+    module: takes a batch, returns (n,), (n, 1) or (n, c). It is used in eval mode; parameters that
+        do not require gradients stay as they are.
+    tangent: linearise once, at the parameters that the module has now:
+        f(x; w) = f(x; w₀) + ∇f(x; w₀)ᵀ (w − w₀). The model is then linear in w, and all that holds
+        for linear models holds: nothing is forgotten while the memory has room. Otherwise gradients
+        are taken at the present parameters (eq:NTK), and those remembered go stale.
+    parameters: which to learn: a function of the name, or patterns such as ["head.*"].
+    outputs: "all", labels are (c,) numbers, such as one-hot classes; or "label", y is a class, and
+        only that class' output is fitted, to `target`: c gradients become one.
+    prior: Π, how stiff parameters are: a number, a number for each pattern of names (1 for the
+        rest), or p of them. Learned in w·sqrt(Π), so that `ORFit` moves stiff ones less.
+    chunk_size: how many gradients are computed at a time; fewer take less memory.
+
+    On `learner.w`, see `sync`, `state_dict` and `vector`.
+    """
+
+    heads = None
+    input_shape = None
+
+    def __init__(
+        self,
+        module: nn.Module,
+        *,
+        tangent: bool = False,
+        parameters: Parameters = None,
+        outputs: str = "all",
+        target: float = 1.0,
+        prior: Prior = 1.0,
+        chunk_size: int = 64,
+    ) -> None:
+        if not isinstance(module, nn.Module):
+            raise ValueError(f"module must be a torch.nn.Module; it is {type(module).__name__}")
+        if outputs not in ("all", "label"):
+            raise ValueError(f'outputs must be "all" or "label"; it is {outputs!r}')
+        _refuse_dropout(module)
+        self.module = module
+        self.linear = self.tangent = bool(tangent)
+        self.outputs = outputs
+        self.target = door.scalar("target", target)
+        self.chunk_size = door.count("chunk_size", chunk_size)
+        self._learned = _chosen(module, parameters)
+        self._sizes = [parameter.numel() for parameter in self._learned.values()]
+        self.size = sum(self._sizes)
+        self._scale = self._scales(prior)
+        self._start = self.vector(module.state_dict())
+
+    # What a learner asks of a model.
+
+    def initial(self) -> Tensor:
+        return self._start
+
+    def accept(self, name: str, X: object) -> Tensor:
+        """Inputs as a tensor on the module's device; floating point ones in its dtype, finite."""
+        if isinstance(X, torch.Tensor):
+            inputs = X.detach()
+        else:
+            given = np.asarray(X)
+            kept = given.dtype.kind in "iub"  # such as tokens
+            inputs = torch.as_tensor(given if kept else door.numbers(name, X, np.float64))
+        if inputs.is_floating_point():
+            inputs = inputs.to(self._start)
+            if not torch.isfinite(inputs).all():
+                raise ValueError(f"{name} must be finite in {inputs.dtype}")
+            return inputs
+        return inputs.to(self._start.device)
+
+    def predict(self, w: Tensor, X: Tensor) -> Array:
+        """F, for NumPy. Of many outputs all, also where outputs="label"."""
+        with self._evaluating(), torch.no_grad():
+            if self.tangent:
+                return self._told(self._along_tangent(w - self._start, X))
+            return self._told(self._call(w, X))
+
+    def linearize(self, w: Tensor, X: Tensor) -> tuple[Array, Tensor]:
+        at = self._start if self.tangent else w
+        with self._evaluating():
+            F, rows = self._gradients(at, X, None)
+        return self._moved(F, rows, w), rows.T
+
+    def observe(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
+        """F, the residual and the gradients against labels Y."""
+        if self.outputs == "all":
+            F, G = self.linearize(w, X)
+            if Y.shape != F.shape:
+                wanted = f"have shape {F.shape[1:]}" if F.ndim > 1 else "be a single number"
+                raise ValueError(f"y must {wanted} for each datapoint; it has {Y.shape[1:]}")
+            return F, np.asarray(Y - F), G
+        classes = self._classes(Y)
+        at = self._start if self.tangent else w
+        with self._evaluating():
+            F_at, rows = self._gradients(at, X, classes)
+        F = self._moved(F_at, rows, w)
+        return F, self.target - F, rows.T
+
+    def settings(self) -> dict[str, Any]:
+        """What can be compared; the module itself is code. A tangent is bound to where it began."""
+        plain = {"module": "code", "tangent": self.tangent, "outputs": self.outputs}
+        if not self.tangent:
+            return plain
+        seen = hashlib.sha256()
+        for values in self.module.state_dict().values():
+            seen.update(np.ascontiguousarray(values.detach().cpu()).tobytes())
+        return plain | {"started_at": seen.hexdigest()}
+
+    def __repr__(self) -> str:
+        tangent = ", tangent=True" if self.tangent else ""
+        return f"TorchModel({type(self.module).__name__}, {self.size} parameters{tangent})"
+
+    # From w to the module and back.
+
+    def sync(self, w: Tensor) -> None:
+        """Write the parameters `w` into the module."""
+        if self.tangent:
+            raise ValueError(
+                "a tangent model is not its module with other parameters; predict with the learner"
+            )
+        with torch.no_grad():
+            for name, values in self._named(w).items():
+                self._learned[name].copy_(values)
+
+    def state_dict(self, w: Tensor) -> dict[str, Tensor]:
+        """The module's state with the parameters `w`."""
+        return {**self.module.state_dict(), **self._named(w)}
+
+    def vector(self, state: Mapping[str, Tensor]) -> Tensor:
+        """w, from a state of the module."""
+        parts = [state[name].detach().reshape(-1) for name in self._learned]
+        w = torch.cat(parts)
+        return w if self._scale is None else w / self._scale
+
+    def _named(self, w: Tensor) -> dict[str, Tensor]:
+        w = w if self._scale is None else w * self._scale
+        parts = zip(self._learned.items(), torch.split(w, self._sizes), strict=True)
+        return {name: part.view(parameter.shape) for (name, parameter), part in parts}
+
+    # Predictions and gradients.
+
+    def _call(self, w: Tensor, X: Tensor) -> Tensor:
+        F = functional_call(self.module, self._named(w), (X,))
+        if not isinstance(F, torch.Tensor) or F.ndim not in (1, 2) or len(F) != len(X):
+            shape = tuple(F.shape) if isinstance(F, torch.Tensor) else type(F).__name__
+            raise ValueError(
+                f"the module must return (n,) or (n, c) for n inputs; for {len(X)} inputs it "
+                f"returned {shape}"
+            )
+        return F
+
+    def _along_tangent(self, way: Tensor, X: Tensor) -> Tensor:
+        """f(x; w₀) + ∇f(x; w₀)ᵀ way, by one forward-mode product."""
+        with warnings.catch_warnings():  # torch warns of its own use of torch.jit
+            warnings.simplefilter("ignore", DeprecationWarning)
+            F, moved, *_ = jvp(lambda v: self._call(v, X), (self._start,), (way,))
+        return torch.add(F, moved)
+
+    def _one(self, w: Tensor, x: Tensor) -> Tensor:
+        """The outputs for a single input, (c,)."""
+        return self._call(w, x[None]).reshape(-1)
+
+    def _gradients(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """F (n,) or (n, c), and its gradients as rows, (n c, p)."""
+        w = w.detach()
+        if len(X) == 1:
+            return self._one_by_one(w, X, classes)
+
+        def outputs(v: Tensor, x: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+            F = self._one(v, x)
+            F = F if classes is None else F.gather(0, chosen[None])
+            return F, F
+
+        chosen = torch.zeros(len(X), dtype=torch.long) if classes is None else classes
+        count = 1 if classes is not None else self._call(w, X[:1]).numel()
+        chunk = max(1, self.chunk_size // count)
+        rows, values = vmap(
+            jacrev(outputs, has_aux=True, chunk_size=self.chunk_size),
+            in_dims=(None, 0, 0),
+            chunk_size=chunk,
+        )(w, X, chosen.to(X.device))
+        flat = rows.reshape(-1, self.size)
+        return (values[:, 0] if values.shape[1] == 1 else values), flat
+
+    def _one_by_one(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same for one input, by plain backward passes."""
+        w = w.requires_grad_()
+        F = self._one(w, X[0])
+        F = F if classes is None else F[classes]
+        rows = torch.empty((len(F), self.size), dtype=w.dtype, device=w.device)
+        for i in range(len(F)):
+            rows[i] = torch.autograd.grad(F[i], w, retain_graph=i + 1 < len(F))[0]
+        w.requires_grad_(False)
+        return (F.detach() if len(F) == 1 else F.detach()[None]), rows
+
+    def _moved(self, F: Tensor, rows: Tensor, w: Tensor) -> Array:
+        """F at w, for NumPy: on the tangent that is on from the start along the gradients."""
+        if self.tangent:
+            F = F + (rows @ (w - self._start)).reshape(F.shape)
+        return self._told(F)
+
+    def _told(self, F: Tensor) -> Array:
+        F = F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F
+        return np.asarray(F.detach().cpu(), dtype=np.float64)
+
+    def _classes(self, Y: Array) -> Tensor:
+        if Y.ndim != 1 or (Y != np.floor(Y)).any() or (Y < 0).any():
+            raise ValueError('with outputs="label", y must be a class: a whole number from 0 on')
+        return torch.as_tensor(Y.astype(np.int64), device=self._start.device)
+
+    def _scales(self, prior: Prior) -> Tensor | None:
+        """1 / sqrt(Π) for every parameter; None where all are 1."""
+        like = next(iter(self._learned.values()))
+        if isinstance(prior, Mapping):
+            unused = [p for p in prior if not any(fnmatch.fnmatch(n, p) for n in self._learned)]
+            if unused:
+                raise ValueError(f"prior names {unused[0]!r}, which no learned parameter matches")
+            stiffness = []
+            for name, size in zip(self._learned, self._sizes, strict=True):
+                matching = [v for p, v in prior.items() if fnmatch.fnmatch(name, p)]
+                stiffness.append(np.full(size, door.positive("prior", (matching or [1.0])[-1])))
+            values = np.concatenate(stiffness)
+        else:
+            values = door.numbers("prior", prior)
+            if values.shape not in ((), (self.size,)) or not (values > 0).all():
+                raise ValueError(
+                    f"prior must be positive: a number, {self.size} of them, or a number for each "
+                    "pattern of names"
+                )
+            values = np.broadcast_to(values, (self.size,))
+        if (values == 1).all():
+            return None
+        return torch.as_tensor(1 / np.sqrt(values), dtype=like.dtype, device=like.device)
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """The module in eval mode, and afterwards as it was."""
+        training = [part for part in self.module.modules() if part.training]
+        for part in training:
+            part.training = False
+        try:
+            yield
+        finally:
+            for part in training:
+                part.training = True
+
+
+def _refuse_dropout(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, nn.modules.dropout._DropoutNd) and part.training and part.p > 0:
+            raise ValueError(
+                f"the module is in training mode and {name or type(part).__name__} drops out; "
+                "call module.eval() first"
+            )
+
+
+def _chosen(module: nn.Module, parameters: Parameters) -> dict[str, nn.Parameter]:
+    """The parameters to learn, by name."""
+    if parameters is None:
+        wanted: Callable[[str], bool] = lambda name: True  # noqa: E731
+    elif callable(parameters):
+        wanted = parameters
+    else:
+        patterns = [parameters] if isinstance(parameters, str) else list(parameters)
+        wanted = lambda name: any(fnmatch.fnmatch(name, p) for p in patterns)  # noqa: E731
+    every = dict(module.named_parameters())
+    chosen = {n: p for n, p in every.items() if p.requires_grad and wanted(n)}
+    if not chosen:
+        trainable = [name for name, p in every.items() if p.requires_grad]
+        having = f"; it has {', '.join(trainable)}" if trainable else ""
+        raise ValueError(f"no parameter of the module is to be learned{having}")
+    kinds = {(p.dtype, p.device) for p in chosen.values()}
+    if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
+        found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
+        raise ValueError(
+            f"learned parameters must be float32, or all float64, on one device; they are {found}"
+        )
+    return chosen

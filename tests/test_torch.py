@@ -1,0 +1,497 @@
+"""Torch modules as models: gradients, the theorems on the tangent, saving, refusing."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import orfit
+from orfit import tall
+from orfit.memory import Latest, Principal, Random, Unlimited
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def mlp(inputs=5, outputs=1, dtype=torch.float64, seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(inputs, 7), nn.Tanh(), nn.Linear(7, outputs)).to(dtype)
+
+
+class Attention(nn.Module):
+    """Self-attention over four tokens of size 6, then the mean of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(6, 18), nn.Linear(6, 3)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).chunk(3, dim=-1)
+        mixed = torch.softmax(q @ k.transpose(-1, -2) / 6**0.5, dim=-1) @ v
+        return self.out(mixed.mean(dim=1))
+
+
+def networks():
+    torch.manual_seed(1)
+    layers = nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Tanh(), nn.AvgPool2d(2)
+    conv = nn.Sequential(*layers, nn.Flatten(), nn.Linear(12, 2))
+    conv[1].running_mean += 0.3
+    yield "mlp", mlp(), (5,)
+    yield "mlp, three outputs", mlp(outputs=3), (5,)
+    yield "cnn with batch norm", conv.double(), (1, 6, 6)
+    yield "attention", Attention().double(), (4, 6)
+
+
+NETWORKS = pytest.mark.parametrize(("name", "module", "shape"), list(networks()))
+
+
+def data(rng, n, shape=(5,), outputs=None):
+    X = rng.standard_normal((n, *shape))
+    return X, rng.standard_normal(n if outputs is None else (n, outputs))
+
+
+@NETWORKS
+def test_gradients_against_finite_differences(name, module, shape, rng):
+    model = orfit.TorchModel(module)
+    X = torch.as_tensor(rng.standard_normal((3, *shape)))
+    w = model.initial()
+    F, G = model.linearize(w, X)
+    assert F == pytest.approx(model.predict(w, X))
+    assert G.shape == (model.size, F.size)
+    for i in rng.choice(model.size, 12, replace=False):
+        step = torch.zeros_like(w)
+        step[i] = 1e-6
+        slope = (model.predict(w + step, X) - model.predict(w - step, X)) / 2e-6
+        assert G[i].numpy() == pytest.approx(slope.reshape(-1), rel=1e-6, abs=1e-8)
+
+
+@NETWORKS
+def test_one_by_one_in_chunks_or_all_at_once(name, module, shape, rng):
+    X = torch.as_tensor(rng.standard_normal((5, *shape)))
+    model, chunked = orfit.TorchModel(module), orfit.TorchModel(module, chunk_size=1)
+    F, G = model.linearize(model.initial(), X)
+    F_chunked, G_chunked = chunked.linearize(model.initial(), X)
+    assert F_chunked == pytest.approx(F, rel=1e-13)
+    assert torch.allclose(G_chunked, G, rtol=1e-12, atol=1e-13)
+    single = [model.linearize(model.initial(), x[None]) for x in X]
+    assert np.concatenate([f for f, _ in single]) == pytest.approx(F, rel=1e-13)
+    assert torch.allclose(torch.cat([g for _, g in single], dim=1), G, rtol=1e-12, atol=1e-13)
+
+
+@NETWORKS
+@pytest.mark.parametrize(
+    ("memory", "noise"), [(Unlimited, 0.0), (lambda: Principal(7), 0.0), (lambda: Latest(7), 0.0),
+                          (lambda: Random(7), 0.0), (lambda: Principal(7), 0.1), (Unlimited, 0.1)]
+)  # fmt: skip
+def test_a_tangent_model_is_a_linear_one(  # noqa: PLR0917
+    name, module, shape, memory, noise, rng
+):
+    """The same learner on its gradients as features gives the same numbers, step by step."""
+    tangent = orfit.TorchModel(module, tangent=True)
+    start = tangent.initial()
+    outputs = tangent.predict(start, torch.zeros(1, *shape, dtype=torch.float64)).shape[1:]
+    X, Y = data(rng, 12, shape, *outputs)
+
+    def offset(X):
+        return tangent.predict(start, torch.as_tensor(X))
+
+    def gradients(X):
+        G = tangent.linearize(start, torch.as_tensor(X))[1].numpy()
+        return G.T.reshape(len(X), *outputs, -1).swapaxes(1, -1) if outputs else G.T
+
+    linear = orfit.Linear(tangent.size, features=gradients)
+    ours = orfit.ORFit(tangent, memory(), noise=noise)
+    theirs = orfit.ORFit(linear, memory(), noise=noise)
+    for block in (slice(0, 1), slice(1, 2), slice(2, 6)):
+        update = ours.learn_batch(X[block], Y[block])
+        expected = theirs.learn_batch(X[block], Y[block] - offset(X[block]))
+        assert update.novelty == pytest.approx(expected.novelty, abs=1e-9)
+    ours.learn_each(X[6:], Y[6:])
+    theirs.learn_each(X[6:], Y[6:] - offset(X[6:]))
+    assert (ours.w - start).numpy() == pytest.approx(theirs.w, abs=1e-9)
+    assert ours.predict(X) == pytest.approx(theirs.predict(X) + offset(X), abs=1e-9)
+    assert ours.memory.sigma == pytest.approx(theirs.memory.sigma)
+
+
+@given(seeds, st.integers(1, 12))
+def test_on_the_tangent_nothing_is_forgotten_and_w_is_nearest(seed, n):
+    """lem:step and thm:implicit_bias, on a network."""
+    rng = np.random.default_rng(seed)
+    X, y = data(rng, n)
+    model = orfit.TorchModel(mlp(), tangent=True)
+    learner = orfit.ORFit(model)
+    for x, label in zip(X, y, strict=True):
+        learner.learn(x, label)
+    assert learner.predict(X) == pytest.approx(y, abs=1e-9)
+    f, G = model.linearize(model.initial(), torch.as_tensor(X))
+    nearest = np.linalg.lstsq(G.numpy().T, y - f, rcond=None)[0]
+    assert (learner.w - model.initial()).numpy() == pytest.approx(nearest, abs=1e-8)
+
+
+def test_on_the_tangent_rls_and_the_kalman_filter_are_the_limit(rng):
+    X, y = data(rng, 8)
+    model = orfit.TorchModel(mlp(), tangent=True)
+    ours, noisy = orfit.ORFit(model), orfit.ORFit(model, noise=0.3)
+    rls, filter_ = orfit.RLS(model, forgetting=0), orfit.EKF(model, noise=0.3)
+    for learner in (ours, noisy, rls, filter_):
+        learner.learn_each(X, y)
+    assert rls.w.numpy() == pytest.approx(ours.w.numpy(), abs=1e-9)
+    assert filter_.w.numpy() == pytest.approx(noisy.w.numpy(), abs=1e-9)
+
+
+def test_at_current_parameters_it_is_ntk_rls(rng):
+    """thm:implicit_bias_ntk."""
+    X, y = data(rng, 8)
+    ours = orfit.ORFit(orfit.TorchModel(mlp()))
+    theirs = orfit.NTKRLS(orfit.TorchModel(mlp()), forgetting=0)
+    ours.learn_each(X, y)
+    theirs.learn_each(X, y)
+    assert ours.w.numpy() == pytest.approx(theirs.w.numpy(), abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_dtype_and_device_are_the_modules(dtype, rng):
+    X, y = data(rng, 20)
+    learner = orfit.ORFit(orfit.TorchModel(mlp(dtype=dtype), tangent=True), 6)
+    learner.learn_each(X, y)
+    eps = torch.finfo(dtype).eps
+    assert learner.w.dtype == learner.memory.U.dtype == dtype
+    assert isinstance(learner.memory.frame.rows, torch.Tensor)
+    assert learner.memory.frame.rows.device == next(learner.model.module.parameters()).device
+    assert (learner.memory.U.T @ learner.memory.U - torch.eye(6)).abs().max() < 50 * eps
+    assert abs(learner.predict(X[-1]) - y[-1]) < 100 * eps
+
+
+def test_frozen_and_filtered_parameters_never_move(rng):
+    X, y = data(rng, 6)
+    module = mlp()
+    module[0].bias.requires_grad_(False)
+    model = orfit.TorchModel(module, parameters=["0.*"])
+    assert model.size == 35  # 0.weight, neither the frozen bias nor the other layer
+    before = {name: values.clone() for name, values in module.state_dict().items()}
+    learner = orfit.ORFit(model)
+    learner.learn_each(X, y)
+    assert all((module.state_dict()[name] == before[name]).all() for name in before), "not synced"
+    learner.sync()
+    moved = {name for name in before if (module.state_dict()[name] != before[name]).any()}
+    assert moved == {"0.weight"}
+    assert learner.predict(X) == pytest.approx(module(torch.as_tensor(X))[:, 0].detach().numpy())
+    assert orfit.TorchModel(module, parameters=lambda name: "bias" in name).size == 1
+
+
+def test_state_dict_in_and_out(rng):
+    X, y = data(rng, 4)
+    module, other = mlp(), mlp(seed=3)
+    model = orfit.TorchModel(module)
+    learner = orfit.ORFit(model)
+    learner.learn_each(X, y)
+    state = model.state_dict(learner.w)
+    other.load_state_dict(state)
+    assert other(torch.as_tensor(X))[:, 0].detach().numpy() == pytest.approx(learner.predict(X))
+    assert (model.vector(state) == learner.w).all()
+    again = orfit.ORFit(orfit.TorchModel(mlp(seed=5)), w0=model.vector(state))
+    assert again.predict(X) == pytest.approx(learner.predict(X))
+
+
+def test_a_tangent_model_is_not_written_back():
+    learner = orfit.ORFit(orfit.TorchModel(mlp(), tangent=True))
+    with pytest.raises(ValueError, match="predict with the learner"):
+        learner.sync()
+    with pytest.raises(ValueError, match="has no module to write w into"):
+        orfit.ORFit(orfit.Linear(3)).sync()
+
+
+def test_only_the_labelled_output(rng):
+    X, classes = rng.standard_normal((9, 5)), rng.integers(0, 3, 9)
+    model = orfit.TorchModel(mlp(outputs=3), tangent=True, outputs="label")
+    learner = orfit.ORFit(model)
+    update = learner.learn(X[0], classes[0])
+    before = orfit.TorchModel(mlp(outputs=3)).predict(model.initial(), torch.as_tensor(X[:1]))
+    assert update.prediction == pytest.approx(before[0, classes[0]])
+    assert update.residual == pytest.approx(1 - before[0, classes[0]])
+    learner.learn_batch(X[1:5], classes[1:5])
+    learner.learn_each(X[5:], classes[5:])
+    assert learner.memory.rank == 9, "one gradient for each datapoint"
+    logits = learner.predict(X)
+    assert logits.shape == (9, 3)
+    assert logits[range(9), classes] == pytest.approx(1.0)
+    for wrong in (0.5, -1, [0, 1]):
+        with pytest.raises(ValueError, match="y must be a class"):
+            learner.learn(X[0], wrong)
+
+
+@pytest.mark.parametrize("prior", [4.0, {"0.*": 9.0, "2.bias": 0.5}, "each"])
+def test_a_prior_makes_parameters_stiff(prior, rng):
+    """The interpolator nearest to w0 in the norm of Π, in closed form."""
+    X, y = data(rng, 6)
+    module = mlp()
+    plain = orfit.TorchModel(module, tangent=True)
+    Pi = np.full(plain.size, 4.0)
+    if prior == "each":
+        prior = Pi = rng.uniform(0.1, 10, plain.size)
+    elif isinstance(prior, dict):
+        Pi = np.concatenate([np.full(35, 9.0), np.full(7, 9.0), np.full(7, 1.0), [0.5]])
+    stiff = orfit.TorchModel(module, tangent=True, prior=prior)
+    learner = orfit.ORFit(stiff)
+    learner.learn_each(X, y)
+    f, G = plain.linearize(plain.initial(), torch.as_tensor(X))
+    G = G.numpy() / Pi[:, None]
+    expected = G @ np.linalg.solve(G.T @ (G * Pi[:, None]), y - f)
+    moved = plain.vector(stiff.state_dict(learner.w)) - plain.initial()
+    assert moved.numpy() == pytest.approx(expected, abs=1e-9)
+    rls = orfit.RLS(plain, prior=Pi, forgetting=0)
+    rls.learn_each(X, y)
+    assert (rls.w - plain.initial()).numpy() == pytest.approx(expected, abs=1e-8)
+
+
+def test_repeated_steps_fit_and_never_make_it_worse(rng):
+    X, y = data(rng, 10)
+    y = 3 * y
+    once = orfit.ORFit(orfit.TorchModel(mlp()))
+    many = orfit.ORFit(orfit.TorchModel(mlp()), steps=30, tolerance=1e-8)
+    fitted = []
+    for x, label in zip(X, y, strict=True):
+        once.learn(x, label)
+        update = many.learn(x, label)
+        assert abs(update.conflict) <= abs(update.residual)
+        fitted.append((abs(once.predict(x) - label), abs(many.predict(x) - label)))
+    after_one, after_many = np.transpose(fitted)
+    assert after_many.max() <= 1e-8
+    assert after_one.max() > 1e-3
+    with pytest.raises(ValueError, match="with noise > 0, steps must be 1"):
+        orfit.ORFit(orfit.TorchModel(mlp()), noise=1.0, steps=2)
+
+
+@pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
+def test_repeated_steps_are_shortened_where_they_overshoot():
+    """f(w) = arctan w, far from its root: plain Gauss–Newton diverges."""
+
+    class Arctan(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.tensor([3.0], dtype=torch.float64))
+
+        def forward(self, x):
+            return torch.arctan(self.w * x)
+
+    one = orfit.ORFit(orfit.TorchModel(Arctan()))
+    one.learn([1.0], 0.0)
+    assert abs(one.w[0]) > 3
+    many = orfit.ORFit(orfit.TorchModel(Arctan()), steps=20)
+    update = many.learn([1.0], 0.0)
+    assert abs(update.conflict) <= 1e-6
+    assert abs(many.w[0]) < 1e-5
+
+
+def test_batch_norm_is_in_eval_mode_and_left_alone(rng):
+    module = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+    module[1].running_mean += 0.5
+    module.train()
+    before = module[1].running_mean.clone()
+    learner = orfit.ORFit(orfit.TorchModel(module), 3)
+    X, y = data(rng, 5)
+    learner.learn_each(X, y)
+    learner.learn_batch(X, y)
+    assert (module[1].running_mean == before).all()
+    assert module.training
+    assert module[1].training
+    one, many = learner.predict(X[0]), learner.predict(X)
+    assert one == pytest.approx(many[0], rel=1e-12)
+
+
+class Tuple(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.layer(x), x
+
+
+def with_dropout():
+    return nn.Sequential(nn.Linear(5, 1), nn.Dropout(0.5))
+
+
+def flattened():
+    return nn.Sequential(nn.Flatten(0), nn.Linear(10, 3))
+
+
+@pytest.mark.parametrize(
+    ("module", "settings", "sentence"),
+    [
+        (with_dropout, {}, "module.eval()"),
+        (nn.ReLU, {}, "no parameter of the module is to be learned"),
+        (mlp, {"parameters": ["9.*"]}, "it has 0.weight, 0.bias"),
+        (lambda: mlp(dtype=torch.bfloat16), {}, "torch.bfloat16 on cpu"),
+        (lambda: len, {}, "module must be a torch.nn.Module"),
+        (mlp, {"outputs": "some"}, 'must be "all" or "label"'),
+        (mlp, {"prior": {"9": 1.0}}, "which no learned parameter matches"),
+        (mlp, {"prior": -1.0}, "prior must be positive"),
+        (mlp, {"chunk_size": 0}, "chunk_size must be at least 1"),
+        (Tuple, {}, "it returned tuple"),
+        (flattened, {}, "for 2 inputs it returned (3,)"),
+    ],
+)
+def test_a_module_that_cannot_be_used(module, settings, sentence):
+    with pytest.raises(ValueError, match=re.escape(sentence)):
+        orfit.ORFit(orfit.TorchModel(module(), **settings)).predict(np.ones((2, 5)))
+
+
+def test_dropout_in_eval_mode_is_fine(rng):
+    module = nn.Sequential(nn.Linear(5, 4), nn.Dropout(0.5), nn.Linear(4, 1)).eval()
+    learner = orfit.ORFit(orfit.TorchModel(module, tangent=True))
+    X, y = data(rng, 3)
+    learner.learn_each(X, y)
+    assert learner.predict(X) == pytest.approx(y, abs=1e-4)
+
+
+def test_input_is_checked_before_anything_changes(rng):
+    learner = orfit.ORFit(orfit.TorchModel(mlp()))
+    learner.learn(rng.standard_normal(5), 1.0)
+    w = learner.w
+    for x, y, sentence in (
+        ([np.nan] * 5, 1.0, "x must be finite"),
+        (torch.full((5,), torch.inf), 1.0, "x must be finite"),
+        (np.ones(4), 1.0, "x must have shape"),
+        (np.ones(5), [1.0, 2.0], "y must be a single number"),
+        (["a"] * 5, 1.0, "x must hold real numbers"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            learner.learn(x, y)
+    assert (learner.w == w).all()
+    assert learner.seen == 1
+
+
+def test_tensors_and_tokens_go_in(rng):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Embedding(11, 4), nn.Flatten(), nn.Linear(12, 1)).double()
+    learner = orfit.ORFit(orfit.TorchModel(module, tangent=True))
+    X = torch.randint(0, 11, (5, 3))
+    y = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    learner.learn_batch(X, y)
+    assert learner.predict(X) == pytest.approx(y.detach().numpy())
+    assert learner.predict(X.numpy()[0]) == pytest.approx(float(y.detach()[0]))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda model: orfit.ORFit(model, 3, noise=0.1),
+        lambda model: orfit.OGD(model, 3, lr=0.01, steps=2),
+        lambda model: orfit.SGD(model, lr=0.01),
+        orfit.OneStepSGD,
+        orfit.NTKRLS,
+        lambda model: orfit.EKF(model, noise=0.1),
+        orfit.Greedy,
+    ],
+)
+def test_every_learner_takes_a_network(make, rng, tmp_path):
+    X, y = data(rng, 8)
+    learner = make(orfit.TorchModel(mlp()))
+    learner.learn_each(X[:3], y[:3])
+    learner.learn_batch(X[3:6], y[3:6])
+    learner.save(tmp_path / "learner")
+    again = orfit.load(tmp_path / "learner", model=orfit.TorchModel(mlp()))
+    for each in (learner, again):
+        each.learn_each(X[6:], y[6:])
+    assert (np.asarray(again.w) == np.asarray(learner.w)).all()
+    assert (again.predict(X) == learner.predict(X)).all()
+
+
+SCRIPT = """
+import sys, numpy as np, orfit, torch
+sys.path.insert(0, {tests!r})
+from test_torch import data, mlp
+X, y = data(np.random.default_rng(5), 20)
+model = orfit.TorchModel(mlp(dtype=torch.float32), tangent={tangent})
+if sys.argv[1] == "save":
+    learner = orfit.ORFit(model, 6)
+    learner.learn_each(X[:10], y[:10])
+    learner.save(sys.argv[2])
+else:
+    learner = orfit.load(sys.argv[2], model=model)
+learner.learn_each(X[10:], y[10:])
+learner.save(sys.argv[2] + "." + sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("tangent", [False, True])
+def test_saved_in_one_process_it_goes_on_in_another(tangent, tmp_path):
+    from pathlib import Path
+
+    script = SCRIPT.format(tests=str(Path(__file__).parent), tangent=tangent)
+    path = str(tmp_path / "learner")
+    for what in ("save", "go on"):
+        subprocess.run([sys.executable, "-c", script, what, path], check=True)
+    saved, gone_on = ((tmp_path / f"learner.{what}").read_bytes() for what in ("save", "go on"))
+    assert saved == gone_on
+
+
+def test_a_tangent_elsewhere_is_refused(tmp_path, rng):
+    learner = orfit.ORFit(orfit.TorchModel(mlp(), tangent=True))
+    learner.learn(rng.standard_normal(5), 1.0)
+    learner.save(tmp_path / "learner")
+    with pytest.raises(orfit.CheckpointError, match="started_at"):
+        orfit.load(tmp_path / "learner", model=orfit.TorchModel(mlp(seed=4), tangent=True))
+    with pytest.raises(orfit.CheckpointError, match="pass the model to load"):
+        orfit.load(tmp_path / "learner")
+
+
+def test_a_module_as_a_feature_map(rng):
+    """Heads on frozen features."""
+    body = mlp(outputs=6).eval()
+
+    def features(X):
+        with torch.no_grad():
+            return body(torch.as_tensor(X))
+
+    learner = orfit.ORFit(orfit.Linear(6, heads=3, features=features))
+    X, Y = data(rng, 4, (5,), 3)
+    learner.learn_each(X, Y)
+    assert learner.predict(X) == pytest.approx(Y)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@given(seeds, st.integers(1, 30), st.integers(0, 5), st.integers(1, 4), st.floats(-30, 30))
+def test_tall_operations_on_tensors_are_those_on_arrays(  # noqa: PLR0917
+    dtype, seed, p, k, n, exponent
+):
+    rng = np.random.default_rng(seed)
+    single = dtype == torch.float32
+    eps = torch.finfo(dtype).eps
+    scale = 10.0**exponent if not single else 10.0 ** (exponent / 3)
+    kind = np.float32 if single else np.float64
+    A, G = (np.asfortranarray(rng.standard_normal((p, c)), kind) for c in (k, n))
+    G *= kind(scale)
+    c = rng.standard_normal((k, n))
+    a, g = torch.from_numpy(A.T.copy()).T, torch.from_numpy(G.T.copy()).T
+
+    def close(tensor, array, size):
+        difference = np.abs(np.asarray(tensor, float) - np.asarray(array, float))
+        assert difference.max(initial=0.0) <= 20 * p * eps * size
+
+    close(tall.inner(a, g), tall.inner(A, G), 10 * scale)
+    close(np.triu(tall.gram(g)), np.triu(tall.gram(G)), 50 * scale**2)
+    close(tall.combine(a, c), tall.combine(A, c), 20)
+    close(tall.subtract(g, a, c), tall.subtract(G, A, c), 20 + 10 * scale)
+    close(tall.norms(g), tall.norms(G), 10 * scale)
+    none = np.empty((0, n))
+    O, T, _ = tall.orthonormalise(g, none, tall.norms(g), None)
+    close(tall.combine(O, T), G, 20 * scale)
+    assert len(T) == len(tall.orthonormalise(G, none, tall.norms(G), None)[1])
+    if k:
+        W, V = rng.standard_normal((k, k)), rng.standard_normal((n, k))
+        rows, tensor = A.T.copy(), torch.from_numpy(A.T.copy())
+        tall.rotate(rows, W, G, V)
+        tall.rotate(tensor, W, g, V)
+        close(tensor, rows, 100 * (1 + scale))
+
+
+def test_lengths_beyond_the_range_of_squares():
+    g = torch.tensor([[1e30, 0.0, 1e-30], [1e30, 0.0, 1e-30]], dtype=torch.float32)
+    assert tall.norms(g) == pytest.approx([2**0.5 * 1e30, 0.0, 2**0.5 * 1e-30], rel=1e-6)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import oracles
 import orfit
-from orfit import kernels
+from orfit import kernels, small
 from orfit.memory.frame import Frame, split_by_gram
 
 seeds = st.integers(0, 2**32 - 1)
@@ -186,3 +186,112 @@ def test_read_only_input_is_learned_and_left_alone(rng):
     learner = orfit.ORFit(orfit.Linear(4), 2)
     learner.learn_each(X, y)
     assert (X == before).all()
+
+
+def in_coordinates(monkeypatch):
+    monkeypatch.setattr("orfit.memory.principal.CHUNK", 2)
+    monkeypatch.setattr("orfit.memory.principal.CHUNKED", 1)
+
+
+def test_in_coordinates_with_noise_before_anything_is_dropped(rng, monkeypatch, tmp_path):
+    in_coordinates(monkeypatch)
+    X, y = rng.standard_normal((30, 50)), rng.standard_normal(30)
+    chunked, single = (orfit.ORFit(orfit.Linear(50), 40, noise=1.0) for _ in range(2))
+    chunked.learn_each(X[:10], y[:10])
+    chunked.learn(X[10], y[10])
+    chunked.save(tmp_path / "learner")
+    chunked = orfit.load(tmp_path / "learner")
+    told = chunked.learn_each(X[11:], y[11:])
+    expected = [single.learn(x, label) for x, label in zip(X, y, strict=True)]
+    assert chunked.w == pytest.approx(single.w)
+    assert told.prediction == pytest.approx([update.prediction for update in expected[11:]])
+    assert told.conflict == pytest.approx([update.conflict for update in expected[11:]])
+
+
+def test_what_a_later_chunk_predicts(rng, monkeypatch):
+    in_coordinates(monkeypatch)
+    X, y = rng.standard_normal((40, 30)), rng.standard_normal(40)
+    chunked, single = (orfit.ORFit(orfit.Linear(30), 4) for _ in range(2))
+    told = [chunked.learn_each(X[i : i + 8], y[i : i + 8]).prediction for i in range(0, 40, 8)]
+    expected = [single.learn(x, label).prediction for x, label in zip(X, y, strict=True)]
+    assert np.concatenate(told) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("dtype", "scale"),
+    [(np.float64, 1e160), (np.float64, 1e-160), (np.float32, 1e20), (np.float32, 1e-22)],
+)
+def test_a_block_whose_squares_are_no_numbers(dtype, scale, noise, rng):
+    """By products of squares it would hang, or be wrong; so it goes column by column."""
+    learner = orfit.ORFit(orfit.Linear(50), 5, noise=noise, w0=np.zeros(50, dtype))
+    learner.learn_each(rng.standard_normal((10, 50)) * scale, rng.standard_normal(10) * scale)
+    X = rng.standard_normal((3, 50))
+    learner.learn_batch(X * scale, np.array([1, 1, 2]) * scale)
+    eps = float(np.finfo(dtype).eps)
+    assert np.abs(learner.memory.U.T @ learner.memory.U - np.eye(5)).max() <= 100 * eps
+    if noise == 0:
+        assert learner.predict(X * scale) / scale == pytest.approx([1, 1, 2], abs=1e4 * eps)
+
+
+def test_one_huge_row_in_a_block(rng):
+    X = rng.standard_normal((3, 50))
+    X[0] *= 1e160
+    learner = orfit.ORFit(orfit.Linear(50), 20, noise=1.0)
+    learner.learn_batch(X, [1.0, 1.0, 2.0])
+    assert np.isfinite(learner.w).all()
+
+
+def test_noise_beside_a_row_that_is_a_thousand_million_million_times_longer(rng):
+    """The eigenproblem of the compiled loop is solved up to eps of its largest number."""
+    Q = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+    X = np.array([1e15 * Q[0], Q[1], Q[1] + 0.3 * Q[2], Q[1] + 0.1 * Q[2]])
+    y, noise = np.array([1.0, 1.0, 2.0, 3.0]), 1e-2
+    learner = orfit.ORFit(orfit.Linear(6), 4, noise=noise)
+    learner.learn_each(X, y)
+    # In coordinates along Q the long row decouples: ridge regression in two dimensions.
+    Z = X[1:] @ Q[1:3].T
+    expected = np.linalg.solve(Z.T @ Z + noise * np.eye(2), Z.T @ y[1:])
+    assert Q[1:3] @ learner.w == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_short_row_in_float32_makes_no_infinity():
+    learner = orfit.ORFit(orfit.Linear(2), 1, w0=np.zeros(2, np.float32))
+    learner.learn(np.float32([1e-3, 1e-3]), 1e34)
+    assert learner.w == pytest.approx([5e36, 5e36], rel=1e-5)
+
+
+def test_steps_that_overflow_together_are_refused_in_time():
+    from scipy.linalg import hadamard
+
+    X, y = hadamard(64) / 2, np.full(64, 1.6e308)
+    learner = orfit.ORFit(orfit.Linear(64), 64)
+    with pytest.raises(ValueError, match="the step overflows"):
+        learner.learn_each(X, y)
+    assert np.isfinite(learner.w).all()
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.7])
+def test_a_refused_row_leaves_the_memory_bit_by_bit(forgetting, rng):
+    learner = orfit.ORFit(orfit.Linear(9), 4, forgetting=forgetting)
+    learner.learn_each(rng.standard_normal((8, 9)), rng.standard_normal(8))
+    before = learner.memory.sigma.copy(), learner.memory.U.copy(), learner.w
+    with pytest.raises(ValueError, match="overflows"):
+        learner.learn(rng.standard_normal(9), 1.7e308)
+    assert (learner.memory.sigma == before[0]).all()
+    assert (learner.memory.U == before[1]).all()
+    assert (learner.w == before[2]).all()
+
+
+@pytest.mark.parametrize("spread", [1.0, 2.0, 6.0])
+@pytest.mark.parametrize("scale", [1.0, 1e-160, 1e150])
+def test_principal_axes_of_a_large_root(spread, scale, rng):
+    """With narrow singular values by RᵀR, with wide ones by an SVD."""
+    A = rng.standard_normal((90, 80)) * np.geomspace(1, 10**-spread, 80)
+    R = small.triangle(A) * scale
+    sigma, V = small.principal(R)
+    expected = np.linalg.svd(R / scale, compute_uv=False)
+    assert sigma / scale == pytest.approx(expected, rel=1e-10)
+    assert np.abs(V.T @ V - np.eye(80)).max() <= 1e-13
+    along = np.linalg.norm((R / scale) @ V, axis=0)
+    assert along == pytest.approx(expected, rel=1e-10)

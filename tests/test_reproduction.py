@@ -118,7 +118,7 @@ def test_the_relatives_meet_in_the_limit():
     for method in ("rls", "ekf", "ntk-rls"):
         distance = curves[method, "distance"].mean
         assert (distance[2:] < 0.2 * distance[1:-1]).all(), "ten times smaller, ten times nearer"
-    assert list(curves["orfit", "numbers"].mean) == [1000, 2000]
+    assert list(curves["orfit", "numbers"].mean) == [26 * 100, 26 * 200]
     assert list(curves["rls", "numbers"].mean) == [10_000, 40_000]
 
 
@@ -159,11 +159,16 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path):
     ("arguments", "sentence"),
     [
         (["nothing"], "there is no experiment nothing; there are limited"),
-        (["limited", "--set", "n=3"], "limited has no setting n; it has points"),
+        (["limited", "--set", "n=3"], "limited has no setting n; it has points=100"),
         (["limited", "--set", "m"], "--set takes NAME=VALUE"),
         (["limited", "--set", "m=many"], "m must be a number"),
         (["limited", "--set", "bias=2"], "bias must be true or false"),
-        (["limited", "--set", "points=9999"], "there are 400 training and 1032 test images"),
+        (["limited", "--set", "points=9999"], "points must be at most 400"),
+        (["limited", "--set", "interpolation=9"], "interpolation must be at least 0 and at most 5"),
+        (["limited", "--set", "pixel_std=0"], "pixel_std must be at least"),
+        (["limited", "--set", "pixel_mean=nan"], "pixel_mean must be at least"),
+        (["limited", "--runs", "2", "--set", "runs=3"], "runs is given twice"),
+        (["--set", "nothing=3"], "limited has no setting nothing"),
         (["limited", "--set", "sample=200"], "sample must be one of the 100 training images"),
         (["limited", "--runs", "0"], "runs must be at least 1"),
     ],
@@ -178,6 +183,12 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["reproduce", "limited"]) == 2
     assert "pip install 'orfit[experiments]'" in capsys.readouterr().err
+
+
+def test_a_setting_goes_to_those_that_have_it(tmp_path, capsys):
+    names = ["limited", "rls"]
+    sizes = ["--set", "m=3", "--set", "hidden=2", "--set", "points=16", "--set", "limits=2"]
+    assert cli.main(["reproduce", *names, "--quick", *sizes, "--out", str(tmp_path)]) == 0
 
 
 def test_settings_are_named_and_changed_by_name():

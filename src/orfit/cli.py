@@ -40,7 +40,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="any setting of an experiment, such as m=20; may be given again",
+        help="any setting, such as m=20, for those that have it; may be given again. A name that "
+        "none has lists them",
     )
     return made
 
@@ -64,14 +65,17 @@ def reproduce(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from orfit.experiments.reproduce import reproduce as run_one
-    from orfit.experiments.reproduce import settings_of
+    from orfit.experiments.reproduce import settings_of, split_changes
 
     changes = dict(_pair(text) for text in options.set)
     for name in ("seed", "runs"):
         if getattr(options, name) is not None:
+            if name in changes:
+                raise ValueError(f"{name} is given twice: by --{name} and by --set")
             changes[name] = str(getattr(options, name))
     names = options.names or PAPER
-    plans = [(name, settings_of(name, options.quick, changes)) for name in names]
+    of_each = split_changes(names, changes)
+    plans = [(name, settings_of(name, options.quick, of_each[name])) for name in names]
     console = Console()
     for name, settings in plans:
         paths = run_one(name, options.out, settings, console.print)

@@ -625,7 +625,7 @@ def walk(
     rows (room×p), W (room×room, k×stored used), sigma (room, k used, falling): the memory in
     principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. made: `small.Makers`, used where
     `exact`, that is while nothing has been dropped. norms: the lengths of
-    X's rows. Y: n×q. fading: the root of `forgetting`. most: the length of a step that overflows.
+    X's rows. Y: n×q. fading: the root of `forgetting`. most: what steps together may reach.
     told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
     Returns the new `stored`, `rotations`, k and `exact`, and how many rows were learned; −1 less
     that number where the next one would overflow.
@@ -635,7 +635,8 @@ def walk(
     q, room = len(w), len(rows)
     raw, following = np.empty(room + q + 1), np.empty(room + 1)
     c, coefficients, more = np.empty(room), np.empty(room), np.empty(room)
-    f, alpha = np.empty(q), np.empty(q)
+    f, alpha, unfaded = np.empty(q), np.empty(q), np.empty(room)
+    largest = np.finfo(w.dtype).max / 4
     g = scratch[0]
     move = scratch[1] if noise > 0 else g
     values, vectors = np.empty(room), np.empty((room, room))
@@ -655,6 +656,7 @@ def walk(
             stored, met = k, False
         x, norm = X[row], norms[row]
         for i in range(k):
+            unfaded[i] = sigma[i]
             sigma[i] *= fading
         # Take x apart: x = U c + t o.
         if met:
@@ -686,9 +688,9 @@ def walk(
             t = 0.0
             for l in range(size):
                 g[l] = 0
-        # Fit: Δw = α (g + U (I − D) c) with α = residual / (gᵀPg + R), I − D = R / (σ² + R).
+        # Fit: Δw = (g + U (I − D) c) residual / (gᵀPg + R), where I − D = R / (σ² + R).
         scale = t * t + noise
-        span = t * t  # |Δw / α|²
+        span = t * t  # |g + U (I − D) c|²
         if noise > 0:
             for j in range(stored):
                 coefficients[j] = 0.0
@@ -699,20 +701,30 @@ def walk(
                 for j in range(stored):
                     coefficients[j] += part * W[i, j]
             over_remove(rows, stored, coefficients, g, move, x[:0], raw[: stored + 1], threads)
-        step = 0.0
+        step, length, steepest = 0.0, np.sqrt(span), 0.0
         for h in range(q):
             residual = Y[row, h] - f[h]
             alpha[h] = 0.0 if scale == 0 else residual / scale
+            steepest = max(steepest, abs(alpha[h]))
             told[row, 3 + h] = f[h]
             told[row, 3 + q + h] = residual if scale == 0 else residual * (noise / scale)
-            step = np.hypot(step, alpha[h] * np.sqrt(span))
+            step = np.hypot(step, 0.0 if scale == 0 else residual * (length / scale))
         if not step < most:
-            for i in range(k):
-                sigma[i] /= fading
+            sigma[:k] = unfaded[:k]
             return stored, rotations, k, exact, -1 - row
+        most -= step
         told[row, 0] = step
         told[row, 1] = t / norm if norm > 0 else 0.0
         inverse = 1 / t if new else 0.0
+        if (
+            steepest > largest
+        ):  # a short gradient, a long step: no factor may overflow where w does not
+            for l in range(size):
+                move[l] /= length
+            for h in range(q):
+                alpha[h] = (Y[row, h] - f[h]) * (length / scale)
+            if noise == 0:  # then move is g
+                inverse = 1.0
         if threads > 1:
             finish_shared(alpha, move, w, inverse, g, rows[min(stored, room - 1)], threads)
         else:

@@ -35,8 +35,7 @@ def cholesky(S: Array, norms: Array) -> tuple[Array, Array, float]:
         inverse, info = lapack.dtrtri(T)
     if info != 0:
         return S, S, np.inf
-    with np.errstate(over="ignore", invalid="ignore"):
-        magnified = np.linalg.norm(norms[:, None] * inverse, axis=0).max(initial=0.0)
+    magnified = np.linalg.norm(norms[:, None] * inverse, axis=0).max(initial=0.0)
     return T, inverse, float(magnified)
 
 
@@ -54,7 +53,9 @@ def grow(R: Array, rows: Array, diagonal: float = 0.0) -> Array:
     """Upper triangular R' with R'ᵀ R' = Rᵀ R + rowsᵀ rows. O(k² n).
 
     `rows` (n×k') may be wider than R (k×k): the new unknowns start with `diagonal` on R's diagonal.
-    LAPACK's tpqrt is a QR that knows that the upper block is triangular already.
+    LAPACK's tpqrt is a QR that knows that the upper block is triangular already. In blocks of one:
+    larger ones call trmv, which OpenBLAS runs on all threads from 20×20 on, and where a core is
+    busy its threads wait for each other for 20 ms at a time.
     """
     k, n, wide = R.shape[0], rows.shape[0], rows.shape[1]
     start = np.zeros((wide, wide), order="F")
@@ -62,7 +63,7 @@ def grow(R: Array, rows: Array, diagonal: float = 0.0) -> Array:
     start[range(k, wide), range(k, wide)] = diagonal
     if not n or not wide:
         return start
-    return np.asarray(lapack.dtpqrt(0, min(wide, 32), start, rows, overwrite_a=True)[0])
+    return np.asarray(lapack.dtpqrt(0, 1, start, rows, overwrite_a=True)[0])
 
 
 def delete(R: Array, j: int) -> Array:
@@ -77,7 +78,7 @@ def reflect(R: Array, u: Array) -> Array:
     H = I − 2 u uᵀ, so R H is R with a change of rank one.
     """
     identity = np.eye(len(R), order="F")
-    change = -2 * blas.dtrmv(R, u)
+    change = -2 * blas.dgemv(1.0, R, u)  # not trmv: see `grow`
     return np.asarray(linalg.qr_update(identity, R, change, u, check_finite=False)[1][:-1, :-1])
 
 
@@ -109,10 +110,11 @@ def principal(R: Array) -> tuple[Array, Array]:
     """Singular values, falling, and the right singular vectors of R as columns."""
     if not len(R):
         return np.empty(0), np.empty((0, 0))
-    if len(R) >= LARGE:
-        squares, V, info = lapack.dsyevd(blas.dsyrk(1.0, R, trans=1))
+    scale = np.abs(R).max()
+    if len(R) >= LARGE and scale > 0:
+        squares, V, info = lapack.dsyevd(blas.dsyrk(1.0, R / scale, trans=1))
         if info == 0 and squares[0] > squares[-1] / NARROW**2:
-            return np.sqrt(squares[::-1]), V[:, ::-1]
+            return scale * np.sqrt(squares[::-1]), V[:, ::-1]
     _, sigma, Vt, info = lapack.dgesdd(R)
     if info != 0:  # rare, and gesvd converges then
         _, sigma, Vt = linalg.svd(R, lapack_driver="gesvd")

@@ -135,5 +135,5 @@ def figure(curves: Curves, settings: Settings) -> Any:
         axis.set_yticks(range(CLASSES))
     axes[0].set_ylabel("after learning class")
     made.colorbar(image, ax=axes, label="test accuracy (%)", shrink=0.8)
-    made.suptitle("Digits learned one class after another, in one pass: a dark column is forgotten")
+    made.suptitle("Digits learned one class after another, in one pass: dark is forgotten")
     return made

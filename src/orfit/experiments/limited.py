@@ -55,7 +55,9 @@ def one_pass(
 ) -> Curves:
     """Learn the data once with every learner, in every run; errors after every step."""
     if not 0 < sample <= settings.points:
-        raise ValueError(f"sample must be one of the {settings.points} training images")
+        raise ValueError(
+            f"sample must be one of the {settings.points} training images; it is {sample}"
+        )
     data = rotated.rotated_twos(settings)
     everything, n = np.vstack([data.X, data.X_test]), settings.points
     errors: dict[tuple[str, str], list[Array]] = {}
@@ -109,7 +111,7 @@ def figure(curves: Curves, settings: Settings) -> Any:
         report.shaded(left, curve)
     for curve in curves.of("sample_error"):
         report.shaded(right, curve)
-    right.axvline(settings.sample, color="red", linestyle="--", linewidth=1)
+    report.mark(right, settings.sample)
     left.set_title("Test error")
     left.set_ylabel("root mean square error (°)")
     right.set_title(f"Error on training image {settings.sample}")
@@ -119,4 +121,6 @@ def figure(curves: Curves, settings: Settings) -> Any:
         axis.set_ylim(bottom=-2)  # so that zero is seen
         axis.grid(alpha=0.3)
     left.legend()
+    right.legend(handles=right.get_legend_handles_labels()[0][-1:], loc="upper left")
+    report.say_runs(made, settings.runs)
     return made

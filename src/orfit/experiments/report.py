@@ -115,7 +115,9 @@ def at_steps(curves: list[Curve], steps: list[int], form: str = ".1f") -> list[l
     """Rows of a table: mean ± std of each curve at some steps."""
     rows = []
     for curve in curves:
-        cells = [f"{mean:{form}} ± {std:{form}}" for mean, std in map(curve.at, steps)]
+        one = len(curve.values) == 1  # no spread to tell
+        told = map(curve.at, steps)
+        cells = [f"{mean:{form}}" + ("" if one else f" ± {std:{form}}") for mean, std in told]
         rows.append([LABELS.get(curve.method, curve.method), *cells])
     return rows
 
@@ -126,6 +128,16 @@ def shaded(axis: Any, curve: Curve, **style: Any) -> None:
     (line,) = axis.plot(curve.steps, curve.mean, **style)
     low, high = curve.mean - curve.std, curve.mean + curve.std
     axis.fill_between(curve.steps, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
+
+
+def mark(axis: Any, step: int) -> None:
+    """The step at which the watched image is learned."""
+    style = {"color": "red", "linestyle": "--", "linewidth": 1}
+    axis.axvline(step, label="the image is learned", **style)
+
+
+def say_runs(figure: Any, runs: int) -> None:
+    figure.supxlabel(f"lines: mean over {runs} runs; shades: ± one standard deviation", fontsize=8)
 
 
 def panels(count: int = 2, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:

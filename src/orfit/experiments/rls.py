@@ -7,8 +7,8 @@ network by NTK-RLS, and the distance of their parameters to ORFit's is measured,
 way from w0. Then the cost of a step against p: ORFit with m = 10 is linear, the others are
 quadratic.
 
-In curves.csv `step` is λ, or R, or p; the quantity is `distance`, or `numbers` for how many numbers
-are kept. Times are never the same twice: they are in the table and in the figure alone.
+In curves.csv `step` is λ, or R, or p; the quantity is `distance`, or `numbers` for how many the
+memory holds. Times are never the same twice: they are in the table and in the figure alone.
 """
 
 import time
@@ -44,7 +44,7 @@ NAMES = {
     "ntk-rls": "NTK-RLS on a network, λ → 0",
     "orfit": "ORFit, m = 10",
 }
-COLOURS = {"rls": "tab:red", "ekf": "tab:green", "ntk-rls": "tab:purple", "orfit": "tab:blue"}
+COLOURS = {"rls": "tab:red", "ekf": "tab:olive", "ntk-rls": "tab:pink", "orfit": "tab:blue"}
 
 
 def limits(settings: Settings) -> Array:
@@ -106,7 +106,7 @@ def _costs(settings: Settings, curves: Curves, tick: Tick) -> None:
     for p in ps:
         model = orfit.Linear(p)
         X, y = rng.standard_normal((settings.m + 20, p)), rng.standard_normal(settings.m + 20)
-        learners = {
+        learners: dict[str, Any] = {
             "orfit": orfit.ORFit(model, settings.m),
             "rls": orfit.RLS(model),
             "ntk-rls": orfit.NTKRLS(model),
@@ -119,7 +119,7 @@ def _costs(settings: Settings, curves: Curves, tick: Tick) -> None:
                 learner.learn(x, label)
                 times.append(time.perf_counter() - start)
             seconds.setdefault(method, []).append(float(np.median(times[settings.m :])))
-            held = settings.m * p if method == "orfit" else p * p
+            held = learner.memory.frame.rows.size if method == "orfit" else p * p
             numbers.setdefault(method, []).append(held)
         tick()
     for method, kept in numbers.items():
@@ -151,7 +151,7 @@ def figure(curves: Curves, settings: Settings) -> Any:
         style = {"color": COLOURS[curve.method], "label": NAMES[curve.method], "marker": "o"}
         left.loglog(curve.steps, curve.mean, **style)
     left.invert_xaxis()
-    left.set_xlabel("λ, or R")
+    left.set_xlabel("λ, or R (falling)")
     left.set_ylabel("distance to ORFit's w ÷ |w − w₀|")
     left.set_title("They meet in the limit")
     left.legend()
@@ -165,5 +165,5 @@ def figure(curves: Curves, settings: Settings) -> Any:
     right.set_title("What a step costs")
     right.legend()
     for axis in (left, right):
-        axis.grid(alpha=0.3, which="both")
+        axis.grid(alpha=0.3)
     return made

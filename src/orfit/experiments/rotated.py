@@ -49,8 +49,12 @@ class Data:
 def rotated_twos(setup: Setup) -> Data:
     """The data of `setup`."""
     train, test = datasets.twos()
-    if not 0 < setup.points <= len(train) or not 0 < setup.tests <= len(test):
-        raise ValueError(f"there are {len(train)} training and {len(test)} test images")
+    for name, given, there in (
+        ("points", setup.points, len(train)),
+        ("tests", setup.tests, len(test)),
+    ):
+        if not 0 < given <= there:
+            raise ValueError(f"{name} must be at most {there}, the images there are; it is {given}")
     rng = np.random.default_rng(setup.data_seed)
     chosen = np.sort(rng.choice(len(train), setup.points, replace=False))
     angles = rng.uniform(0, setup.largest_angle, setup.points)

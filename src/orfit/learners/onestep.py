@@ -36,6 +36,8 @@ class OneStep(Learner):
         self.noise = noise
         self.forgetting = forgetting
         memory.claim(self._w)
+        # No parameter is larger than this: from it the compiled loop knows that none overflows.
+        self._reach = float(abs(self._w).max())
 
     def _learn_rows(self, X: Array, Y: Array) -> Updates:
         # As many rows at a time as fill a few megabytes with their features, or the memory has.
@@ -79,7 +81,12 @@ class OneStep(Learner):
             return None
         w = self._w.reshape(len(self._w), -1, order="F")
         labels = np.ascontiguousarray(Y.reshape(len(Y), -1))
-        return memory.walk(w, phi.T, labels, self.noise, self.forgetting)
+        told = memory.walk(
+            w, phi.T, labels, noise=self.noise, forgetting=self.forgetting, reach=self._reach
+        )
+        if told is not None:
+            self._reach += float(told[:, 0].sum())
+        return told
 
     def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
         """Move w and remember G; |Δw|, the novelty, and what is left of the residual."""
@@ -91,6 +98,7 @@ class OneStep(Learner):
         check_step(float(moved.sum()))
         self.memory.fold(past)
         self._w = moved
+        self._reach += length
         return length, past.novelty, unfitted
 
     def _flat(self, residual: Array) -> Array:

@@ -175,10 +175,11 @@ def split_by_gram(frame: Frame, G: Any, norms: Array) -> Parts | None:
     O = (G − U C) T⁻¹ is orthonormal up to eps times the square of what T⁻¹ magnifies. Where that is
     too much it is nearly so, and done a second time it is; where it is much too much, None.
     """
+    least, most = tall.SAFE[tall.numpy_dtype(G)]
+    if not (least < norms.min() and norms.max() < most):  # squares that are no numbers
+        return None
     C = frame.coordinates(G)
-    with np.errstate(over="ignore", invalid="ignore"):  # lengths whose squares are no numbers
-        gram = tall.gram(G) - small.product(C.T, C)
-    T, S, magnified = small.cholesky(gram, norms)
+    T, S, magnified = small.cholesky(tall.gram(G) - small.product(C.T, C), norms)
     if not magnified < GRAM_TWICE:
         return None
     if magnified < GRAM_ONCE:

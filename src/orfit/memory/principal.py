@@ -15,6 +15,8 @@ from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, split
 # From so many rows and parameters on, rows are learned in coordinates, by products of matrices.
 CHUNK, CHUNKED = 8, 1 << 12
 
+EPS = float(np.finfo(np.float64).eps)
+
 
 class Principal(Bounded):
     """The top m principal directions of all past gradients: alg:orfit_ipca, alg:borfit_ipca.
@@ -40,11 +42,14 @@ class Principal(Bounded):
         elif excess > 1:
             self._turn_to_principal_axes()
 
-    def walk(self, w: Array, G: Array, Y: Array, noise: float, forgetting: float) -> Array | None:
+    def walk(
+        self, w: Array, G: Array, Y: Array, *, noise: float, forgetting: float, reach: float
+    ) -> Array | None:
         """Learn G's columns one after another, compiled: n×(3 + 2q), see `kernels.walk`.
 
-        w: p×q, moved. Y: n×q. Stops short, with fewer rows told, where a step would overflow. None,
-        and nothing done, where numbers are so large or small that squares of squares are not.
+        w: p×q, moved; none of it is larger than `reach`. Y: n×q. Stops short, with fewer rows told,
+        where a step might overflow. None, and nothing done, where numbers are so large or small
+        that plain squares, or what is left of them beside the largest, will not do.
         """
         compiled = kernels()
         assert compiled is not None
@@ -54,12 +59,21 @@ class Principal(Bounded):
         for row, length in enumerate(norms.tolist()):
             if not shortest < length < longest and (length or rows[row].any()):
                 return None
-        most = float(np.finfo(w.dtype).max) / 4
+        # The eigenproblem is solved up to eps of its largest number: that must be nothing to noise.
+        largest = max(norms.max(), self.sigma_bound)
+        if noise > 0 and (8 * EPS * largest) ** 2 > 1e-12 * noise:
+            return None
+        most = float(np.finfo(w.dtype).max) / 4 - reach
         stream = Stream(rows, norms, Y, noise, forgetting, tall.cutoff(G.dtype), most)
         # While rounding is told by more than a row's length, rows are taken one by one.
         if min(G.shape[1] / CHUNK, len(G) / CHUNKED) < 1 or self._exact(noise):
             return self._walk(w, stream)
         return self._walk_in_coordinates(w, stream)
+
+    @property
+    def sigma_bound(self) -> float:
+        """No smaller than the largest of `sigma`."""
+        return small.frobenius(self._root)
 
     def _exact(self, noise: float) -> bool:
         return self.frame.makers is not None and noise == 0
@@ -83,11 +97,13 @@ class Principal(Bounded):
             move, replace(stream, rows=coordinates.T.copy(), labels=stream.labels - before)
         )
         told[:, 3 : 3 + w.shape[1]] += before[: len(told)]
-        w += parts.move(move[:k], move[k:])
-        self.frame.append(parts)
+        displacement = parts.move(move[:k], move[k:])
+        self.frame.append(parts)  # first, since it may fail for want of memory
         self.frame.turn(inside.frame.combine(np.eye(inside.rank)))
         self.frame.settle()
+        self.frame.makers = None
         self._set_axes(inside._root.diagonal())
+        w += displacement
         return told
 
     def _walk(self, w: Array, stream: "Stream") -> Array:
@@ -162,7 +178,7 @@ class Stream:
     noise: float
     forgetting: float
     cutoff: float  # the share of a row that is rounding
-    most: float  # the length of a step that would overflow
+    most: float  # what all steps together may reach
 
 
 @cache

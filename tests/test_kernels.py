@@ -287,7 +287,7 @@ def test_a_refused_row_leaves_the_memory_bit_by_bit(forgetting, rng):
 @pytest.mark.parametrize("scale", [1.0, 1e-160, 1e150])
 def test_principal_axes_of_a_large_root(spread, scale, rng):
     """With narrow singular values by RᵀR, with wide ones by an SVD."""
-    A = rng.standard_normal((90, 80)) * np.geomspace(1, 10**-spread, 80)
+    A = rng.standard_normal((400, 80)) * np.geomspace(1, 10**-spread, 80)
     R = small.triangle(A) * scale
     sigma, V = small.principal(R)
     expected = np.linalg.svd(R / scale, compute_uv=False)

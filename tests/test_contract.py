@@ -20,6 +20,18 @@ LEARNERS = {
     "ORFit fading": lambda model, **k: orfit.ORFit(model, 3, noise=0.1, forgetting=0.9, **k),
     "ORFit latest": lambda model, **k: orfit.ORFit(model, orfit.memory.Latest(3), **k),
     "ORFit random": lambda model, **k: orfit.ORFit(model, orfit.memory.Random(3, seed=5), **k),
+    "ORFit frequent": lambda model, **k: orfit.ORFit(
+        model, orfit.memory.FrequentDirections(3), noise=0.2, **k
+    ),
+    "ORFit sketch fresh": lambda model, **k: orfit.ORFit(
+        model, orfit.memory.Sketch(3, "fresh"), **k
+    ),
+    "ORFit sketch kept": lambda model, **k: orfit.ORFit(
+        model, orfit.memory.Sketch(3), noise=0.2, forgetting=0.9, **k
+    ),
+    "ORFit sketch symmetric": lambda model, **k: orfit.ORFit(
+        model, orfit.memory.Sketch(4, "symmetric", seed=2), **k
+    ),
     "ORFit nothing": lambda model, **k: orfit.ORFit(model, orfit.memory.Nothing(), **k),
     "OneStepSGD": orfit.OneStepSGD,
     "RLS": lambda model, **k: orfit.RLS(model, prior=np.full(model.size, 0.5), **k),

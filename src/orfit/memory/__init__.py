@@ -3,21 +3,25 @@
 from orfit.memory.base import Memory, Split
 from orfit.memory.basis import Basis, Bounded
 from orfit.memory.dense import Dense
+from orfit.memory.frequent import FrequentDirections
 from orfit.memory.latest import Latest
 from orfit.memory.nothing import Nothing
 from orfit.memory.principal import Principal
 from orfit.memory.random import Random
+from orfit.memory.sketch import Sketch
 from orfit.memory.unlimited import Unlimited
 
 __all__ = [
     "Basis",
     "Bounded",
     "Dense",
+    "FrequentDirections",
     "Latest",
     "Memory",
     "Nothing",
     "Principal",
     "Random",
+    "Sketch",
     "Split",
     "Unlimited",
 ]

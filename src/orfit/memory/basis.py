@@ -177,6 +177,18 @@ class Basis(Memory):
         self.frame.turn(K)
         self._change_roots(lambda R: small.triangle(R @ K))
 
+    def _keep_axes(self, K: Array, sigma: Array) -> None:
+        """Keep the directions U K, along which `sigma` was seen, one by one."""
+        self.frame.turn(K)
+        self._set_axes(sigma)
+
+    def _set_axes(self, sigma: Array) -> None:
+        """Say that U is in principal axes, along which `sigma` was seen."""
+        self._root = np.diag(sigma)
+        if self._damped is not None:
+            noise = self._damped[0]
+            self._damped = noise, np.diag(np.hypot(sigma, np.sqrt(noise)))
+
     def _change_roots(self, change: Callable[[Array], Array]) -> None:
         self._root = change(self._root)
         if self._damped is not None:  # Kᵀ (Γ Γᵀ + R I) K = (KᵀΓ) (KᵀΓ)ᵀ + R I

@@ -158,14 +158,11 @@ class Principal(Bounded):
         """Turn U so that the root is diagonal, and keep m directions."""
         # A = U rootᵀ(…), so its left singular vectors are the right ones of root.
         sigma, V = small.principal(self._root)
-        self.frame.turn(V[:, : self.m])
-        self._set_axes(sigma[: self.m])
+        self._keep_axes(V[:, : self.m], sigma[: self.m])
 
     def _set_axes(self, sigma: Array) -> None:
-        self._root = self._axes = np.diag(sigma)
-        if self._damped is not None:
-            noise = self._damped[0]
-            self._damped = noise, np.diag(np.hypot(sigma, math.sqrt(noise)))
+        super()._set_axes(sigma)
+        self._axes = self._root
 
 
 @dataclass(frozen=True)

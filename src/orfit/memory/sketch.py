@@ -1,0 +1,140 @@
+"""Keep a random sketch of all gradients."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orfit import door, small, tall
+from orfit.door import Array
+from orfit.memory.base import taken
+from orfit.memory.basis import Basis, BasisSplit
+
+WAYS = ("fresh", "kept", "symmetric")
+
+
+@dataclass(frozen=True)
+class SketchSplit(BasisSplit):
+    """A split that has kept its gradients: the sketch wants them whole."""
+
+    G: Any
+    forgetting: float
+
+
+class Sketch(Basis):
+    """At most m directions of a random sketch of the past, as in SketchOGD (Wright et al. 2023).
+
+    way: how A, all gradients, is sketched with random numbers Ω.
+        "fresh": Y = A Ω, Y ← Y + g ωᵀ with a new ω for each gradient.
+        "kept": Y = A AᵀΩ, Y ← Y + g (gᵀΩ) with one Ω, p×m, for all.
+        "symmetric": that with m/2 columns, and W ← W + (Ψ g) gᵀ; the directions are those of
+            [Q, Xᵀ], Q = orth Y, X = (Ψ Q)⁺ W.
+
+    U is an orthonormal basis of the sketch; along it, what was seen (`sigma`) is estimated. As long
+    as A has at most m directions (m/2 where symmetric), all are there. Unlike `Principal`, a sketch
+    is linear in A Aᵀ: two of them can be added, and nothing depends on the order of the gradients.
+    O(m² p) a step.
+    """
+
+    def __init__(self, m: int, way: str = "kept", seed: int = 0) -> None:
+        super().__init__()
+        self.m = door.count("m", m, least=2 if way == "symmetric" else 1)
+        if way not in WAYS:
+            raise ValueError(f"way must be one of {', '.join(WAYS)}; it is {way!r}")
+        self.way = way
+        self.seed = door.count("seed", seed, least=0)
+        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+
+    def settings(self) -> dict[str, Any]:
+        return {"m": self.m, "way": self.way, "seed": self.seed}
+
+    def room(self, size: int) -> int:
+        return self.m
+
+    def bind(self, like: Any) -> None:
+        first = self._frame is None
+        super().bind(like)
+        if not first:
+            return
+        size = len(like)
+        width = self.m // 2 if self.way == "symmetric" else self.m
+        # Sketches are kept as rows, as all that is tall.
+        self._sketch = self._zeros(width)
+        self._core = self._zeros(2 * width + 1 if self.way == "symmetric" else 0)
+        random = np.random.Generator(np.random.PCG64([self.seed, 1]))
+        kept = 0 if self.way == "fresh" else width
+        self._test = tall.convert(self.frame.rows, random.standard_normal((kept, size)))
+        self._left = tall.convert(
+            self.frame.rows, random.standard_normal((len(self._core), size)) / np.sqrt(size)
+        )
+
+    def _zeros(self, rows: int) -> Any:
+        made = tall.empty(self.frame.rows, rows, self.frame.rows.shape[1])
+        made[:] = 0
+        return made
+
+    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> SketchSplit:
+        past = super().split(G, noise, forgetting)
+        return SketchSplit(
+            past.parts, past.norms, past.gamma, past.noise, past.damped, G, forgetting
+        )
+
+    def fold(self, past: BasisSplit) -> None:
+        assert isinstance(past, SketchSplit)
+        G, fading = past.G, past.forgetting
+        n, width = G.shape[1], len(self._sketch)
+        if self.way == "fresh":
+            coefficients = self._generator.standard_normal((n, width))
+            self._sketch *= fading**0.5
+        else:
+            coefficients = tall.inner(G, self._test.T)
+            self._sketch *= fading
+        self._sketch += tall.combine(G, coefficients).T
+        if self.way == "symmetric":
+            self._core *= fading
+            self._core += tall.combine(G, tall.inner(G, self._left.T)).T
+        self._use(*self._summary())
+        self._damped = None
+
+    def _summary(self) -> tuple[Any, Array]:
+        """U (p×k), and the k×k estimate of UᵀA Aᵀ U."""
+        Y = self._sketch.T
+        Q, R = _orthonormal(Y)
+        if self.way == "fresh":
+            return Q, R @ R.T / len(self._sketch)
+        if self.way == "kept":  # Nyström: A Aᵀ ≈ Y (ΩᵀY)⁺ Yᵀ
+            inverse = np.linalg.pinv(tall.inner(self._test.T, Y), rcond=1e-12)
+            return Q, R @ inverse @ R.T
+        k = Q.shape[1]
+        X = tall.combine(self._core.T, np.linalg.pinv(tall.inner(self._left.T, Q)).T)  # Xᵀ, p×k
+        both = tall.empty(self.frame.rows, 2 * k, len(Q))
+        both[:k], both[k:] = Q.T, X.T
+        U, R = _orthonormal(both.T)
+        half = R[:, :k] @ R[:, k:].T  # A Aᵀ ≈ Q X, made symmetric
+        return U, (half + half.T) / 2
+
+    def _use(self, U: Any, gram: Array) -> None:
+        frame, k = self.frame, U.shape[1]
+        frame.rows[:k] = U.T
+        frame.stored, frame.W, frame.makers = k, None, None
+        squares, V = np.linalg.eigh((gram + gram.T) / 2)
+        self._root = small.triangle(np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T)
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays, values = super().state()
+        arrays |= {"sketch": tall.to_numpy(self._sketch), "core": tall.to_numpy(self._core)}
+        return arrays, values | {"generator": self._generator.bit_generator.state}
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        super().restore(arrays, values)
+        dtype = tall.numpy_dtype(self._sketch)
+        for name, held in (("sketch", self._sketch), ("core", self._core)):
+            saved = taken(arrays, name, dtype, len(held), self.size)
+            held[:] = tall.convert(held, saved)
+        self._generator.bit_generator.state = values["generator"]
+
+
+def _orthonormal(Y: Any) -> tuple[Any, Array]:
+    """Y = Q R, with as many columns of Q as Y has directions."""
+    Q, R, _ = tall.orthonormalise(Y, np.empty((0, Y.shape[1])), tall.norms(Y), None)
+    return Q, R

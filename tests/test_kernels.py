@@ -13,6 +13,13 @@ from orfit.memory.frame import Frame, split_by_gram
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def from_the_first_row_on():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("orfit.learners.onestep.WORTH_ROWS", 0)
+        yield
+
+
 @given(seeds, st.integers(1, 14), st.sampled_from(["wide", "plain", "equal", "zeros", "close"]))
 def test_rank_one_eigenproblem(seed, n, kind):
     """diag(s²) + z zᵀ: roots as LAPACK's singular values, vectors orthogonal to rounding."""
@@ -177,6 +184,20 @@ def test_what_the_loop_leaves_to_the_plain_path(rng):
     learner = orfit.ORFit(shared, 3)
     learner.learn_each(rng.standard_normal((5, 8)), rng.standard_normal((5, 2)))
     assert learner.memory.rank == 3
+
+
+def test_few_rows_do_not_wait_for_the_compiler(rng, monkeypatch):
+    """The loop is used once a learner has enough of them, whatever the process did before."""
+    asked = []
+    monkeypatch.setattr("orfit.learners.onestep.WORTH_ROWS", 30)
+    monkeypatch.setattr("orfit.learners.onestep.kernels", lambda: asked.append(1))
+    X, y = rng.standard_normal((40, 8)), rng.standard_normal(40)
+    learner = orfit.ORFit(orfit.Linear(8), 3)
+    learner.learn_each(X[:20], y[:20])
+    learner.learn(X[20], y[20])
+    assert not asked
+    learner.learn_each(X[21:], y[21:])
+    assert asked
 
 
 def test_read_only_input_is_learned_and_left_alone(rng):

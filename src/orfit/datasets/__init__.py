@@ -1,6 +1,6 @@
 """What the experiments learn from."""
 
-from orfit.datasets.bundled import twos
+from orfit.datasets.bundled import mnist_sample, twos
 from orfit.datasets.full_mnist import Mnist, MnistNotFoundError, mnist
 
-__all__ = ["Mnist", "MnistNotFoundError", "mnist", "twos"]
+__all__ = ["Mnist", "MnistNotFoundError", "mnist", "mnist_sample", "twos"]

@@ -140,14 +140,17 @@ def say_runs(figure: Any, runs: int) -> None:
     figure.supxlabel(f"lines: mean over {runs} runs; shades: ± one standard deviation", fontsize=8)
 
 
-def panels(count: int = 2, width: float = 5.2, height: float = 4.0) -> tuple[Any, Any]:
-    """A figure of panels side by side."""
+def panels(
+    count: int = 2, width: float = 5.2, height: float = 4.0, rows: int = 1
+) -> tuple[Any, Any]:
+    """A figure of panels side by side, in one row or more."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    return plt.subplots(1, count, figsize=(width * count, height), layout="constrained")
+    size = width * count, height * rows
+    return plt.subplots(rows, count, figsize=size, layout="constrained")
 
 
 def save(figure: Any, folder: Path, name: str) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orfit.experiments import digits, full, limited, memory, report, rls
+from orfit.experiments import classes, deep, digits, full, limited, memory, report, rls
 
 EXPERIMENTS: dict[str, ModuleType] = {
     "limited": limited,
@@ -14,6 +14,8 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "memory": memory,
     "rls": rls,
     "digits": digits,
+    "deep": deep,
+    "classes": classes,
 }
 # The least and the most that a number may be; other whole numbers count something, from 1 on.
 LIMITS = {

@@ -99,7 +99,7 @@ def _(
 def _(rows: Tensor, W: Array, more: Tensor | None = None, V: Array | None = None) -> None:
     k, kept = W.shape
     turn = _up(rows, W.T)
-    block = max(1 << 14, (1 << 21) // max(1, kept))
+    block = 1 << 14  # so that what is written has just been computed, and is in the cache
     for start in range(0, rows.shape[1], block):
         stop = start + block
         turned = turn @ rows[:k, start:stop]

@@ -154,6 +154,7 @@ def figure(curves: Curves, settings: Settings) -> Any:
         axis.set_ylabel("root mean square error (°)")
         axis.set_ylim(bottom=-2)
         axis.grid(alpha=0.3)
-    axes[1].legend(fontsize=7, loc="upper right")
+    handles = axes[0].get_legend_handles_labels()[0]
+    made.legend(handles=handles, fontsize=7, ncols=4, loc="outside upper center")
     report.say_runs(made, settings.runs)
     return made

@@ -144,6 +144,18 @@ def test_on_the_tangent_rls_and_the_kalman_filter_are_the_limit(rng):
     assert filter_.w.numpy() == pytest.approx(noisy.w.numpy(), abs=1e-9)
 
 
+def test_a_kalman_filter_with_a_noise_for_each_output(rng):
+    X, Y = data(rng, 4, (5,), 3)
+    R = np.diag([0.1, 0.0, 0.4])
+    one, other = (
+        orfit.EKF(orfit.TorchModel(mlp(outputs=3), tangent=True), noise=n) for n in (R, 0)
+    )
+    for learner in (one, other):
+        learner.learn_each(X, Y)
+    assert one.predict(X)[:, 1] == pytest.approx(Y[:, 1], abs=1e-8)
+    assert other.predict(X) == pytest.approx(Y, abs=1e-8)
+
+
 def test_at_current_parameters_it_is_ntk_rls(rng):
     """thm:implicit_bias_ntk."""
     X, y = data(rng, 8)

@@ -48,7 +48,7 @@ class EKF(OneStep):
         c = len(self._R)
         if Y.shape[1:] != (c,):
             raise ValueError(f"noise is {c}×{c}, but y has shape {Y.shape[1:]} for each datapoint")
-        w, state = self._w.copy(), self.memory.state()
+        w, state = tall.copy(self._w), self.memory.state()
         try:
             return super()._learn(X, Y)
         except ValueError:  # the second of two blocks may be the one that fails
@@ -66,7 +66,7 @@ class EKF(OneStep):
         variances, V = self._channels
         points = len(residual) // len(V)
         rho, turn = np.tile(variances, points), np.kron(np.eye(points), V)
-        before, left, novelty = self._w.copy(), turn.T @ residual, 0.0
+        before, left, novelty = tall.copy(self._w), turn.T @ residual, 0.0
         for channels, unit in ((rho == 0, 0.0), (rho > 0, 1.0)):
             if not channels.any():
                 continue

@@ -60,20 +60,16 @@ class Principal(Bounded):
             if not shortest < length < longest and (length or rows[row].any()):
                 return None
         # The eigenproblem is solved up to eps of its largest number: that must be nothing to noise.
-        largest = max(norms.max(), self.sigma_bound)
-        if noise > 0 and (8 * EPS * largest) ** 2 > 1e-12 * noise:
-            return None
+        if noise > 0:
+            largest = max(norms.max(), small.frobenius(self._root))
+            if (8 * EPS * largest) ** 2 > 1e-12 * noise:
+                return None
         most = float(np.finfo(w.dtype).max) / 4 - reach
         stream = Stream(rows, norms, Y, noise, forgetting, tall.cutoff(G.dtype), most)
         # While rounding is told by more than a row's length, rows are taken one by one.
         if min(G.shape[1] / CHUNK, len(G) / CHUNKED) < 1 or self._exact(noise):
             return self._walk(w, stream)
         return self._walk_in_coordinates(w, stream)
-
-    @property
-    def sigma_bound(self) -> float:
-        """No smaller than the largest of `sigma`."""
-        return small.frobenius(self._root)
 
     def _exact(self, noise: float) -> bool:
         return self.frame.makers is not None and noise == 0

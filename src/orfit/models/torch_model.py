@@ -64,6 +64,8 @@ class TorchModel:
         self.module = module
         self.linear = self.tangent = bool(tangent)
         self.outputs = outputs
+        # Where it is there, a learner asks this instead of comparing y with all outputs.
+        self.observe = self._observe_label if outputs == "label" else None
         self.target = door.scalar("target", target)
         self.chunk_size = door.count("chunk_size", chunk_size)
         self._learned = _chosen(module, parameters)
@@ -105,14 +107,8 @@ class TorchModel:
             F, rows = self._gradients(at, X, None)
         return self._moved(F, rows, w), rows.T
 
-    def observe(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
-        """F, the residual and the gradients against labels Y."""
-        if self.outputs == "all":
-            F, G = self.linearize(w, X)
-            if Y.shape != F.shape:
-                wanted = f"have shape {F.shape[1:]}" if F.ndim > 1 else "be a single number"
-                raise ValueError(f"y must {wanted} for each datapoint; it has {Y.shape[1:]}")
-            return F, np.asarray(Y - F), G
+    def _observe_label(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
+        """F, the residual and the gradients of the outputs that the classes Y belong to."""
         classes = self._classes(Y)
         at = self._start if self.tangent else w
         with self._evaluating():

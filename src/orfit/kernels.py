@@ -115,31 +115,36 @@ def secular_root(s, z2, i, delta):
 
 
 @compiled
-def rank_one(s, z, values, vectors):
-    """Eigenvectors, and roots of the eigenvalues, of diag(s²) + z zᵀ, both rising; s must rise.
+def secular_roots(s, z2, delta, start, stop):
+    for i in range(start, stop):
+        secular_root(s, z2, i, delta[i])
 
-    Deflation and the recomputed z (Gu, Eisenstat 1994), which makes the vectors orthogonal to
-    rounding however close the roots are, are those of LAPACK's dlasd2 and dlasd3.
+
+@shared
+def secular_roots_shared(s, z2, delta, threads):
+    n = len(s)
+    for t in prange(threads):
+        secular_roots(s, z2, delta, n * t // threads, n * (t + 1) // threads)
+
+
+@compiled
+def rank_one(s, z, values, vectors, work, threads):
+    """Eigenvectors, and roots of the eigenvalues, of diag(s²) + z zᵀ, both falling, as s must.
+
+    vectors: one eigenvector a row. work ((6 + n)×n): anything. Deflation and the recomputed z (Gu,
+    Eisenstat 1994), which makes the vectors orthogonal to rounding however close the roots are, are
+    those of LAPACK's dlasd2 and dlasd3.
     """
     n = len(s)
-    largest = s[n - 1]
+    largest = s[0]
     for j in range(n):
         largest = max(largest, abs(z[j]))
     tolerance = 8 * EPS * largest
     order = np.empty((4, n), np.int64)
-    poles, fixed = order[0], order[1]  # what is left after deflation; what is done already
-    work = np.empty((6 + n, n))
-    z1, t, z2, again, found, angle, delta = (
-        work[0],
-        work[1],
-        work[2],
-        work[3],
-        work[4],
-        work[5],
-        work[6:],
-    )
+    poles, fixed = order[0], order[1]  # what is left after deflation, rising; what is done already
+    z1, t, z2, again, found, angle = work[0], work[1], work[2], work[3], work[4], work[5]
     r = d = turns = 0
-    for j in range(n):
+    for j in range(n - 1, -1, -1):
         z1[j] = z[j]
         if abs(z[j]) <= tolerance:
             fixed[d] = j
@@ -159,47 +164,55 @@ def rank_one(s, z, values, vectors):
     for j in range(r):
         t[j] = s[poles[j]]
         z2[j] = z1[poles[j]] ** 2
+    delta = work[6:]  # delta[i, j] = t_j² − λ_i
+    if r >= MANY and threads > 1:
+        secular_roots_shared(t[:r], z2[:r], delta, threads)
+    else:
+        secular_roots(t[:r], z2[:r], delta, 0, r)
     for i in range(r):
-        secular_root(t[:r], z2[:r], i, delta[i, :r])  # delta[i, j] = t_j² − λ_i
         found[i] = np.sqrt(max(t[i] * t[i] - delta[i, i], 0.0))
     for i in range(d):
         found[r + i] = s[fixed[i]]
     for j in range(r):
-        square = -delta[r - 1, j]
-        for i in range(j):
-            square *= delta[i, j] / ((t[j] - t[i]) * (t[j] + t[i]))
-        for i in range(j, r - 1):
-            square *= -delta[i, j] / ((t[i + 1] - t[j]) * (t[i + 1] + t[j]))
-        again[j] = np.copysign(np.sqrt(max(square, 0.0)), z1[poles[j]])
-    # Roots rise with their poles; what was deflated is merged in. Where nothing was, ranks are i.
+        again[j] = -delta[r - 1, j]
+    for i in range(r - 1):
+        row, lower, upper = delta[i], t[i], t[i + 1]
+        for j in range(i + 1):
+            again[j] *= -row[j] / ((upper - t[j]) * (upper + t[j]))
+        for j in range(i + 1, r):
+            again[j] *= row[j] / ((t[j] - lower) * (t[j] + lower))
+    for j in range(r):
+        again[j] = np.copysign(np.sqrt(max(again[j], 0.0)), z1[poles[j]])
+    # Roots rise with their poles; what was deflated is merged in. Where nothing was, i is the rank.
     for i in range(n):
-        rank = i
+        rank = n - 1 - i
         if d > 0:
             rank = 0
             for other in range(n):
-                if found[other] < found[i] or (found[other] == found[i] and other < i):
+                if found[other] > found[i] or (found[other] == found[i] and other > i):
                     rank += 1
         values[rank] = found[i]
-        for row in range(n):
-            vectors[row, rank] = 0.0
+        vector = vectors[rank]
+        if d > 0:
+            vector[:] = 0.0
         if i < r:
+            row = delta[i]
             length = 0.0
             for j in range(r):
-                entry = again[j] / delta[i, j]
-                vectors[poles[j], rank] = entry
-                length += entry * entry
+                row[j] = again[j] / row[j]
+                length += row[j] * row[j]
             length = 1 / np.sqrt(length)
             for j in range(r):
-                vectors[poles[j], rank] *= length
+                vector[poles[j]] = row[j] * length
         else:
-            vectors[fixed[i - r], rank] = 1.0
+            vector[fixed[i - r]] = 1.0
     for step in range(turns - 1, -1, -1):
         before, j = order[2, step], order[3, step]
         cosine, sine = np.cos(angle[step]), np.sin(angle[step])
         for i in range(n):
-            one, other_one = vectors[before, i], vectors[j, i]
-            vectors[before, i] = cosine * one + sine * other_one
-            vectors[j, i] = cosine * other_one - sine * one
+            one, other_one = vectors[i, before], vectors[i, j]
+            vectors[i, before] = cosine * one + sine * other_one
+            vectors[i, j] = cosine * other_one - sine * one
 
 
 @compiled
@@ -351,13 +364,14 @@ def finish(alpha, move, w, inverse, g, row, start, stop):
 
 
 @compiled
-def accumulate(K, n, source, begin, out, start, width):
+def accumulate(K, n, m, source, begin, out, start, width):
     """out[:n] ← out[:n] + K source, over `width` columns from `start` in out and `begin` in source.
 
-    K: n×m, m rows of source. Four rows of each at a time, so that a number read is used four times.
+    n×m of K, m rows of source. Four rows of each at a time, so that a number read is used four
+    times. The arrays are whole, with sizes beside them: numba takes the columns of a slice for
+    scattered and does not vectorise over them.
     """
     number = source.dtype.type
-    m = K.shape[1]
     end, stop = begin + width, start + width
     i = 0
     while i < n:
@@ -403,7 +417,7 @@ def turn(rows, W, start, stop):
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
         block[:] = 0
-        accumulate(W, k, rows, begin, block, 0, width)
+        accumulate(W, k, W.shape[1], rows, begin, block, 0, width)
         for i in range(k):
             for l in range(width):
                 rows[i, begin + l] = block[i, l]
@@ -417,8 +431,8 @@ def exchange(rows, M, V, start, stop):
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
         block[:] = 0
-        accumulate(M, s, rows, begin, block, 0, width)
-        accumulate(V, k, block, 0, rows, begin, width)
+        accumulate(M, s, M.shape[1], rows, begin, block, 0, width)
+        accumulate(V, k, s, block, 0, rows, begin, width)
 
 
 @shared
@@ -459,14 +473,19 @@ def gram_shared(rows, stored, gram, threads):
             gram[i, j] = gram[j, i] = parts[:, i, j].sum()
 
 
+@compiled
+def product(K, n, m, source, width, out):
+    """out ← K source, n×m and m×width of them."""
+    for i in range(n):
+        out[i, :width] = 0.0
+    accumulate(K, n, m, source, 0, out, 0, width)
+
+
 @shared
-def product_shared(K, source, out, threads):
-    """out ← K source."""
-    n, width = K.shape[0], source.shape[1]
+def product_shared(K, n, m, source, width, out, threads):
     for t in prange(threads):
         start, stop = n * t // threads, n * (t + 1) // threads
-        out[start:stop] = 0.0
-        accumulate(K[start:stop], stop - start, source, 0, out[start:stop], 0, width)
+        product(K[start:stop], stop - start, m, source, width, out[start:stop])
 
 
 @shared
@@ -617,15 +636,15 @@ def over_remove(rows, stored, coefficients, x, g, following, out, threads):
 
 @compiled
 def walk(
-    rows, stored, rotations, between_cures, W, sigma, made, exact, k, m, w, X, norms, Y, noise,
+    rows, stored, rotations, between_cures, work, sigma, made, exact, k, m, w, X, norms, Y, noise,
     fading, cutoff, most, told, scratch, threads,
 ):  # fmt: skip
     """Learn the rows of X one after another.
 
     rows (room×p), W (room×room, k×stored used), sigma (room, k used, falling): the memory in
-    principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. made: `small.Makers`, used where
-    `exact`, that is while nothing has been dropped. norms: the lengths of
-    X's rows. Y: n×q. fading: the root of `forgetting`. most: what steps together may reach.
+    principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. W is work[0], and the rest of
+    work (4×(room + 6)×room) is anything. made: `small.Makers`, used where `exact`, that is while
+    nothing has been dropped. norms: the lengths of X's rows. Y: n×q. fading: the root of `forgetting`. most: what steps together may reach.
     told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
     Returns the new `stored`, `rotations`, k and `exact`, and how many rows were learned; −1 less
     that number where the next one would overflow.
@@ -639,8 +658,7 @@ def walk(
     largest = np.finfo(w.dtype).max / 4
     g = scratch[0]
     move = scratch[1] if noise > 0 else g
-    values, vectors = np.empty(room), np.empty((room, room))
-    turned, rotation = np.empty((room, room)), np.empty((room, room))
+    values, W, turned, vectors = np.empty(room), work[0], work[1], work[2]
     met = False  # whether `following` holds rows · x
     for row in range(n):
         if stored == room:
@@ -750,27 +768,16 @@ def walk(
             stored += 1
             count = k + 1
         if count > 0 and norm > 0:
-            # rank_one wants its poles rising; the memory has them falling.
-            rank_one(sigma[:count][::-1], c[:count][::-1], values[:count], vectors[:count, :count])
+            rank_one(sigma[:count], c[:count], values[:count], vectors[:count], work[3], threads)
             k = min(count, m)
             exact = exact and k == count
-            last = count - 1
-            for i in range(k):
-                sigma[i] = values[last - i]
-                for b in range(count):
-                    rotation[i, b] = vectors[last - b, last - i]
-            K, before, after = rotation[:k, :count], W[:count, :stored], turned[:k, :stored]
-            if count >= MANY:
-                product_shared(K, before, after, threads)
+            sigma[:k] = values[:k]
+            if count >= MANY and threads > 1:
+                product_shared(vectors, k, count, W, stored, turned, threads)
             else:
-                for i in range(k):
-                    total = after[i]
-                    total[:] = 0.0
-                    for b in range(count):
-                        entry, row_of_W = K[i, b], before[b]
-                        for j in range(stored):
-                            total[j] += entry * row_of_W[j]
-            W[:k, :stored] = after
+                product(vectors, k, count, W, stored, turned)
+            for i in range(k):
+                W[i, :stored] = turned[i, :stored]
         told[row, 2] = k
     return stored, rotations, k, exact, n
 

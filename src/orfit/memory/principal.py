@@ -34,6 +34,7 @@ class Principal(Bounded):
     """
 
     _axes: Array | None = None  # the root that is known to be diagonal
+    _work: Array | None = None  # for the compiled loop: new memory faults its pages in
 
     def trim(self) -> None:
         excess = self.rank - self.m
@@ -109,10 +110,13 @@ class Principal(Bounded):
         if not self._in_principal_axes():
             self._turn_to_principal_axes()
         room, k = len(frame.rows), self.rank
-        sigma, made, W = np.empty(room), np.empty((room, room)), np.empty((room, room))
+        if self._work is None or self._work.shape[2] != room:
+            self._work = np.empty((4, room + 6, room))
+        sigma, W = np.empty(room), self._work[0]
         sigma[:k] = self._root.diagonal()
         exact = self._exact(stream.noise)
-        if frame.makers is not None:
+        made = np.empty((room, room) if exact else (0, 0))
+        if frame.makers is not None and exact:
             made[:k, :k] = frame.makers.rows
         W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
         frame.stored, frame.rotations, k, exact, learned = compiled.walk(
@@ -120,7 +124,7 @@ class Principal(Bounded):
             frame.stored,
             frame.rotations,
             ROTATIONS_BETWEEN_CURES,
-            W,
+            self._work,
             sigma,
             made,
             exact,
@@ -138,7 +142,7 @@ class Principal(Bounded):
             frame.scratch,
             compiled.threads(frame.rows.shape[1], len(stream.rows)),
         )
-        frame.W = np.ascontiguousarray(W[:k, : frame.stored].T)
+        frame.W = W[:k, : frame.stored].copy().T
         frame.makers = small.Makers(np.asfortranarray(np.tril(made[:k, :k]))) if exact else None
         self._set_axes(sigma[:k])
         return told if learned >= 0 else told[: -1 - learned]

@@ -17,7 +17,7 @@ from numba import get_num_threads, njit, prange
 EPS = np.finfo(np.float64).eps
 
 BLOCK = 8192  # numbers of one vector that are worked on at a time
-TURNED = 512  # the same where many vectors are worked on at once
+TURNED = 392  # the same where many vectors are worked on at once; 512 apart, they would share lines
 PARALLEL = 1 << 16  # parameters above which threads pay
 MANY = 64  # directions above which they share small matrices, too
 LIGHT = 1 << 24  # products up to which a basis is written out rather than few of it exchanged
@@ -373,40 +373,37 @@ def accumulate(K, n, m, source, begin, out, start, width):
     """
     number = source.dtype.type
     end, stop = begin + width, start + width
-    i = 0
-    while i < n:
-        rows = 4 if i + 4 <= n else 1
-        j = 0
-        while j < m:
-            columns = 4 if j + 4 <= m else 1
-            if rows == 4 and columns == 4:
-                o0, o1 = out[i, start:stop], out[i + 1, start:stop]
-                o2, o3 = out[i + 2, start:stop], out[i + 3, start:stop]
-                r0, r1 = source[j, begin:end], source[j + 1, begin:end]
-                r2, r3 = source[j + 2, begin:end], source[j + 3, begin:end]
-                a0, a1 = number(K[i, j]), number(K[i, j + 1])
-                a2, a3 = number(K[i, j + 2]), number(K[i, j + 3])
-                b0, b1 = number(K[i + 1, j]), number(K[i + 1, j + 1])
-                b2, b3 = number(K[i + 1, j + 2]), number(K[i + 1, j + 3])
-                c0, c1 = number(K[i + 2, j]), number(K[i + 2, j + 1])
-                c2, c3 = number(K[i + 2, j + 2]), number(K[i + 2, j + 3])
-                d0, d1 = number(K[i + 3, j]), number(K[i + 3, j + 1])
-                d2, d3 = number(K[i + 3, j + 2]), number(K[i + 3, j + 3])
-                for l in range(width):
-                    o0[l] += a0 * r0[l] + a1 * r1[l] + a2 * r2[l] + a3 * r3[l]
-                    o1[l] += b0 * r0[l] + b1 * r1[l] + b2 * r2[l] + b3 * r3[l]
-                    o2[l] += c0 * r0[l] + c1 * r1[l] + c2 * r2[l] + c3 * r3[l]
-                    o3[l] += d0 * r0[l] + d1 * r1[l] + d2 * r2[l] + d3 * r3[l]
-            else:
-                for row in range(i, i + rows):
-                    o0 = out[row, start:stop]
-                    for column in range(j, j + columns):
-                        a0 = number(K[row, column])
-                        r0 = source[column, begin:end]
-                        for l in range(width):
-                            o0[l] += a0 * r0[l]
-            j += columns
-        i += rows
+    whole_n, whole_m = n - n % 4, m - m % 4
+    for i in range(0, whole_n, 4):
+        o0, o1 = out[i, start:stop], out[i + 1, start:stop]
+        o2, o3 = out[i + 2, start:stop], out[i + 3, start:stop]
+        for j in range(0, whole_m, 4):
+            r0, r1 = source[j, begin:end], source[j + 1, begin:end]
+            r2, r3 = source[j + 2, begin:end], source[j + 3, begin:end]
+            a0, a1 = number(K[i, j]), number(K[i, j + 1])
+            a2, a3 = number(K[i, j + 2]), number(K[i, j + 3])
+            b0, b1 = number(K[i + 1, j]), number(K[i + 1, j + 1])
+            b2, b3 = number(K[i + 1, j + 2]), number(K[i + 1, j + 3])
+            c0, c1 = number(K[i + 2, j]), number(K[i + 2, j + 1])
+            c2, c3 = number(K[i + 2, j + 2]), number(K[i + 2, j + 3])
+            d0, d1 = number(K[i + 3, j]), number(K[i + 3, j + 1])
+            d2, d3 = number(K[i + 3, j + 2]), number(K[i + 3, j + 3])
+            for l in range(width):
+                o0[l] += a0 * r0[l] + a1 * r1[l] + a2 * r2[l] + a3 * r3[l]
+                o1[l] += b0 * r0[l] + b1 * r1[l] + b2 * r2[l] + b3 * r3[l]
+                o2[l] += c0 * r0[l] + c1 * r1[l] + c2 * r2[l] + c3 * r3[l]
+                o3[l] += d0 * r0[l] + d1 * r1[l] + d2 * r2[l] + d3 * r3[l]
+        for j in range(whole_m, m):
+            r0 = source[j, begin:end]
+            a0, b0 = number(K[i, j]), number(K[i + 1, j])
+            c0, d0 = number(K[i + 2, j]), number(K[i + 3, j])
+            for l in range(width):
+                o0[l] += a0 * r0[l]
+                o1[l] += b0 * r0[l]
+                o2[l] += c0 * r0[l]
+                o3[l] += d0 * r0[l]
+    for i in range(whole_n, n):
+        add_combination(source, m, begin, end, K[i], out[i, start:stop])
 
 
 @compiled

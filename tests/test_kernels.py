@@ -1,5 +1,7 @@
 """The compiled row loop against LAPACK and against the plain path."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -106,19 +108,29 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
     assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
 
 
-@pytest.mark.parametrize("make_room", [kernels.write_out, kernels.exchange_few])
+@pytest.mark.parametrize("way", ["write out", "write out, cured", "exchange few"])
 @given(seed=seeds, k=st.integers(1, 12), extra=st.integers(1, 12), threads=st.integers(1, 2))
-def test_making_room_keeps_the_span(make_room, seed, k, extra, threads):
+def test_making_room_keeps_the_span(way, seed, k, extra, threads):
     """The exchange of a few directions, and writing all of them out, give the same U."""
     rng = np.random.default_rng(seed)
-    stored, p = k + extra, 40
-    rows = np.linalg.qr(rng.standard_normal((p, stored)))[0].T.copy()
+    stored, p, q = k + extra, 40, 1 + seed % 2
+    directions = np.linalg.qr(rng.standard_normal((p, stored)))[0].T.copy()
+    S = np.eye(stored) + np.tril(rng.standard_normal((stored, stored)), -1) / np.sqrt(stored)
+    S[:k] = np.eye(k, stored)
+    rows = np.linalg.solve(S, directions)  # the last of them as gradients come
     W = np.zeros((stored, stored))
     W[:k] = np.linalg.qr(rng.standard_normal((stored, k)))[0].T
     if seed % 3 == 0:  # as after a few steps: some directions gone, the others as they were
         W[:k] = np.eye(stored)[rng.permutation(stored)[:k]]
-    U = W[:k] @ rows
-    make_room(rows, stored, W, k, threads)
+    U = W[:k] @ directions
+    w, owed = rng.standard_normal((q, p)), rng.standard_normal((q, stored))
+    moved = w + owed @ rows
+    if way == "exchange few":
+        kernels.exchange_few(rows, stored, W, S, k, owed, w, threads)
+    else:
+        cured = way.endswith("cured")
+        kernels.write_out(rows, stored, W, S, k, k, owed, w, cured, threads)
+    assert np.abs(w - moved).max() <= 1e-12
     assert np.abs(W[:k, :k] @ rows[:k] - U).max() <= 1e-13
     assert np.abs(rows[:k] @ rows[:k].T - np.eye(k)).max() <= 1e-13
 
@@ -170,9 +182,8 @@ def test_a_block_by_its_gram_matrix(  # noqa: PLR0917
 
 def test_a_cure_makes_the_frame_orthonormal(rng):
     rows = np.linalg.qr(rng.standard_normal((40, 9)))[0].T + 1e-6 * rng.standard_normal((9, 40))
-    W = np.zeros((9, 9))
-    W[:5] = np.linalg.qr(rng.standard_normal((9, 5)))[0].T
-    kernels.cure(rows, 9, W, 5, 1)
+    W = np.linalg.qr(rng.standard_normal((9, 5)))[0].T.copy()
+    kernels.cure(rows, W, 1)
     U = W[:5] @ rows
     assert np.abs(U @ U.T - np.eye(5)).max() <= 1e-10
 
@@ -318,3 +329,46 @@ def test_principal_axes_of_a_large_root(spread, scale, rng):
     assert np.abs(V.T @ V - np.eye(80)).max() <= 1e-13
     along = np.linalg.norm((R / scale) @ V, axis=0)
     assert along == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("heads", [None, 3])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_steps_that_are_owed_are_nobodys_business(heads, noise, rng, tmp_path):
+    """The loop adds its steps to w when it must: looking, copying and saving change nothing."""
+    X, Y = rng.standard_normal((60, 30)), rng.standard_normal((60, *([heads] if heads else [])))
+    X[1::2] += X[::2]  # some gradients keep more than half of their length, some do not
+    X[2::5] = X[1::5] + 0.1 * X[2::5]
+
+    def learner():
+        return orfit.ORFit(orfit.Linear(30, heads=heads), 4, noise=noise)
+
+    alone, watched = learner(), learner()
+    for x, y in zip(X, Y, strict=True):
+        alone.learn(x, y)
+        watched.learn(x, y)
+        before = watched.predict(X)
+        assert np.abs(X @ watched.w - before).max() <= 1e-12
+        twin = copy.deepcopy(watched)
+        assert (twin.predict(X) == before).all()
+        watched.save(tmp_path / "learner.safetensors")
+        watched = orfit.load(tmp_path / "learner.safetensors")
+        assert (watched.predict(X) == before).all()
+    assert watched.memory.owed() is not None
+    assert (watched.w == alone.w).all()
+    assert (watched.memory.U == alone.memory.U).all()
+
+
+def test_owed_steps_outlive_a_change_of_the_memory(rng):
+    """A memory that takes gradients in by itself, and blocks in between, lose no step."""
+    X, y = rng.standard_normal((40, 50)), rng.standard_normal(40)
+    learner = orfit.ORFit(orfit.Linear(50), 3)
+    for i in range(0, 40, 10):
+        for x, label in zip(X[i : i + 4], y[i : i + 4], strict=True):
+            learner.learn(x, label)
+        w = learner.w
+        learner.memory.absorb(X[i + 4 : i + 8].T)  # more than there is room for
+        assert np.abs(learner.w - w).max() <= 1e-13
+        learner.learn(X[i + 8], y[i + 8])
+        w, told = learner.w, learner.learn_batch(X[[i + 9] * 2], y[[i + 9] * 2])
+        assert np.linalg.norm(learner.w - w) == pytest.approx(told.step, rel=1e-9)
+        assert learner.predict(X[i + 9]) == pytest.approx(y[i + 9])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import orfit
-from orfit import tall
+from orfit import tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
 from orfit.memory import Latest, Principal, Random, Unlimited
 
 seeds = st.integers(0, 2**32 - 1)

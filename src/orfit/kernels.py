@@ -5,10 +5,11 @@ Needs numba (`pip install orfit[fast]`); without it the plain path does the same
 the remembered directions in principal axes: then taking a gradient in is an eigenproblem of a
 diagonal plus a rank-one matrix, solved root by root in O(k²) with nothing but arithmetic.
 
-Whatever runs over the p dimension does so block by block, so that a gradient stays in the cache
-while the basis streams past it once; above `PARALLEL` parameters the blocks are shared among
-numba's threads. No BLAS: the threads of OpenBLAS meet at barriers in every call, and where another
-process holds a core each barrier costs milliseconds.
+A gradient meets the basis once and is stored as it came; what it brings, and where it moves w, is
+kept in coefficients until the basis is written out. Whatever runs over the p dimension does so
+block by block, so that a gradient stays in the cache while the basis streams past; above `PARALLEL`
+parameters the blocks are shared among numba's threads. No BLAS: the threads of OpenBLAS meet at
+barriers in every call, and where another process holds a core each barrier costs milliseconds.
 """
 
 import numpy as np
@@ -284,56 +285,17 @@ def meet(rows, stored, w, x, start, stop, out):
 
 
 @compiled
-def exchange_gradients(rows, stored, begin, end, coefficients, g, following, raw):
-    """Both of the above at once: g leaves the rows, `following` meets them, each is read once."""
-    number, zero = rows.dtype.type, rows.dtype.type(0)
-    whole = stored - stored % 4
-    for j in range(0, whole, 4):
-        a, b = number(coefficients[j]), number(coefficients[j + 1])
-        c, d = number(coefficients[j + 2]), number(coefficients[j + 3])
-        r0, r1 = rows[j, begin:end], rows[j + 1, begin:end]
-        r2, r3 = rows[j + 2, begin:end], rows[j + 3, begin:end]
-        t0 = t1 = t2 = t3 = zero
-        for l in range(len(g)):
-            x = following[l]
-            g[l] += a * r0[l] + b * r1[l] + c * r2[l] + d * r3[l]
-            t0 += x * r0[l]
-            t1 += x * r1[l]
-            t2 += x * r2[l]
-            t3 += x * r3[l]
-        raw[j] += t0
-        raw[j + 1] += t1
-        raw[j + 2] += t2
-        raw[j + 3] += t3
-    for j in range(whole, stored):
-        a = number(coefficients[j])
-        r0 = rows[j, begin:end]
-        t0 = zero
-        for l in range(len(g)):
-            g[l] += a * r0[l]
-            t0 += following[l] * r0[l]
-        raw[j] += t0
-
-
-@compiled
-def remove(rows, stored, coefficients, x, g, following, start, stop, out):
-    """Over [start, stop): g ← x + coefficients · rows; out ← rows · following, and |g|² last.
-
-    One read of the basis removes this gradient's part and meets the next gradient. x may be g;
-    following may be empty.
-    """
-    out[:] = 0.0
+def remove(rows, stored, coefficients, x, g, start, stop):
+    """Over [start, stop): g ← x + coefficients · rows, and |g|²; x may be g."""
+    square = 0.0
     for begin in range(start, stop, BLOCK):
         end = min(begin + BLOCK, stop)
         part, source = g[begin:end], x[begin:end]
         for l in range(len(part)):
             part[l] = source[l]
-        if len(following):
-            upcoming = following[begin:end]
-            exchange_gradients(rows, stored, begin, end, coefficients, part, upcoming, out)
-        else:
-            add_combination(rows, stored, begin, end, coefficients, part)
-        out[stored] += dot(part, part)
+        add_combination(rows, stored, begin, end, coefficients, part)
+        square += dot(part, part)
+    return square
 
 
 @compiled
@@ -347,20 +309,19 @@ def gram_part(rows, stored, start, stop, out):
 
 
 @compiled
-def finish(alpha, move, w, inverse, g, row, start, stop):
-    """Over [start, stop): w ← w + alpha move, for each head; row ← g · inverse, where it is new."""
-    number = w.dtype.type
-    along = move[start:stop]
+def scale(x, factor, out, start, stop):
+    """Over [start, stop): out ← factor x."""
+    number = out.dtype.type(factor)
+    part, source = out[start:stop], x[start:stop]
+    for l in range(len(part)):
+        part[l] = source[l] * number
+
+
+@compiled
+def pay(rows, stored, owed, w, begin, end):
+    """Over [begin, end): w ← w + owed · rows, for each head."""
     for h in range(len(w)):
-        a = number(alpha[h])
-        moved = w[h, start:stop]
-        for l in range(len(moved)):
-            moved[l] += a * along[l]
-    if inverse > 0:
-        scale = number(inverse)
-        direction, source = row[start:stop], g[start:stop]
-        for l in range(len(direction)):
-            direction[l] = source[l] * scale
+        add_combination(rows, stored, begin, end, owed[h], w[h, begin:end])
 
 
 @compiled
@@ -407,12 +368,13 @@ def accumulate(K, n, m, source, begin, out, start, width):
 
 
 @compiled
-def turn(rows, W, start, stop):
-    """Over [start, stop): rows ← W rows in place, W (k×stored)."""
+def turn(rows, W, owed, w, start, stop):
+    """Over [start, stop): w ← w + owed · rows, then rows ← W rows in place, W (k×stored)."""
     k = len(W)
     block = np.empty((k, TURNED), rows.dtype)
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
+        pay(rows, W.shape[1], owed, w, begin, begin + width)
         block[:] = 0
         accumulate(W, k, W.shape[1], rows, begin, block, 0, width)
         for i in range(k):
@@ -421,12 +383,16 @@ def turn(rows, W, start, stop):
 
 
 @compiled
-def exchange(rows, M, V, start, stop):
-    """Over [start, stop): rows[:k] ← rows[:k] + V (M rows), M (s×stored), V (k×s)."""
+def exchange(rows, M, V, owed, w, start, stop):
+    """Over [start, stop): w ← w + owed · rows, then rows[:k] ← rows[:k] + V (M rows).
+
+    M: s×stored, V: k×s.
+    """
     s, k = len(M), len(V)
     block = np.empty((s, TURNED), rows.dtype)
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
+        pay(rows, M.shape[1], owed, w, begin, begin + width)
         block[:] = 0
         accumulate(M, s, M.shape[1], rows, begin, block, 0, width)
         accumulate(V, k, s, block, 0, rows, begin, width)
@@ -442,21 +408,20 @@ def meet_shared(rows, stored, w, x, out, threads):
 
 
 @shared
-def remove_shared(rows, stored, coefficients, x, g, following, out, threads):
-    parts = np.empty((threads, len(out)))
+def remove_shared(rows, stored, coefficients, x, g, threads):
+    squares = np.empty(threads)
     size = len(x)
     for t in prange(threads):
         start, stop = size * t // threads, size * (t + 1) // threads
-        remove(rows, stored, coefficients, x, g, following, start, stop, parts[t])
-    out[:] = parts.sum(axis=0)
+        squares[t] = remove(rows, stored, coefficients, x, g, start, stop)
+    return squares.sum()
 
 
 @shared
-def finish_shared(alpha, move, w, inverse, g, row, threads):
-    size = len(g)
+def scale_shared(x, factor, out, threads):
+    size = len(x)
     for t in prange(threads):
-        start, stop = size * t // threads, size * (t + 1) // threads
-        finish(alpha, move, w, inverse, g, row, start, stop)
+        scale(x, factor, out, size * t // threads, size * (t + 1) // threads)
 
 
 @shared
@@ -486,133 +451,159 @@ def product_shared(K, n, m, source, width, out, threads):
 
 
 @shared
-def turn_shared(rows, W, threads):
+def turn_shared(rows, W, owed, w, threads):
     size = rows.shape[1]
     for t in prange(threads):
-        turn(rows, W, size * t // threads, size * (t + 1) // threads)
+        turn(rows, W, owed, w, size * t // threads, size * (t + 1) // threads)
 
 
 @shared
-def exchange_shared(rows, M, V, threads):
+def exchange_shared(rows, M, V, owed, w, threads):
     size = rows.shape[1]
     for t in prange(threads):
-        exchange(rows, M, V, size * t // threads, size * (t + 1) // threads)
+        exchange(rows, M, V, owed, w, size * t // threads, size * (t + 1) // threads)
 
 
 @compiled
-def orthonormal(columns, weights, most):
-    """An orthonormal basis (n×r) of the columns' span, the heaviest first, until rounding is left.
+def append_direction(basis, r, v):
+    """basis[r] ← what of v is orthogonal to basis[:r], unless that is rounding; whether it is."""
+    for _ in range(2):
+        for i in range(r):
+            share = dot(basis[i], v)
+            for l in range(len(v)):
+                v[l] -= share * basis[i, l]
+    length = np.sqrt(dot(v, v))
+    if length <= 1e-15:
+        return False
+    for l in range(len(v)):
+        basis[r, l] = v[l] / length
+    return True
 
-    weights: the squared lengths of the columns. At most `most` of them.
-    """
-    n, count = columns.shape
-    basis = np.empty((most, n))
-    r = 0
+
+@compiled
+def span(rows, most):
+    """An orthonormal basis of the rows' span, the heaviest first, until rounding is left."""
+    n, size = rows.shape
+    basis, weights, r = np.empty((most, size)), np.empty(n), 0
+    for i in range(n):
+        weights[i] = dot(rows[i], rows[i])
     for _ in range(most):
         j = np.argmax(weights)
         if weights[j] <= 1e-30:
             break
-        v = columns[:, j].copy()
-        for _ in range(2):
-            for i in range(r):
-                share = dot(basis[i], v)
-                for l in range(n):
-                    v[l] -= share * basis[i, l]
-        length = np.sqrt(dot(v, v))
-        if length <= 1e-15:
-            weights[j] = 0.0
-            continue
-        for l in range(n):
-            basis[r, l] = v[l] / length
-        for i in range(count):
-            weights[i] -= dot(columns[:, i].copy(), basis[r]) ** 2
+        if append_direction(basis, r, rows[j].copy()):
+            for i in range(n):
+                weights[i] -= dot(rows[i], basis[r]) ** 2
+            r += 1
         weights[j] = 0.0
-        r += 1
-    return basis[:r].T.copy()
+    return basis[:r]
 
 
 @compiled
-def write_out(rows, stored, W, k, threads):
-    """rows[:k] ← U; W ← I. Costs k (k + s) p for s rows beyond k."""
-    whole = W[:k, :stored].copy()
+def complement(A, B, r):
+    """An orthonormal basis, r rows, of the range of the projector I − A Aᵀ + B Bᵀ."""
+    n = len(A)
+    basis, weights, found = np.empty((r, n)), np.empty(n), 0
+    for i in range(n):
+        weights[i] = 1 - dot(A[i], A[i]) + dot(B[i], B[i])
+    v = np.empty(n)
+    for _ in range(n):
+        if found == r:
+            break
+        j = np.argmax(weights)
+        for i in range(n):
+            v[i] = dot(B[i], B[j]) - dot(A[i], A[j])
+        v[j] += 1
+        if append_direction(basis, found, v):
+            for i in range(n):
+                weights[i] -= basis[found, i] ** 2
+            found += 1
+        weights[j] = -1.0
+    return basis
+
+
+@compiled
+def in_rows(A, n, S, base, stored, out):
+    """out ← A S, n×stored: coordinates along directions as coordinates along rows."""
+    for i in range(n):
+        along_rows(S, base, stored, A[i], out[i])
+
+
+@compiled
+def write_out(rows, stored, W, S, base, k, owed, w, cured, threads):
+    """w ← w + owed · rows; rows[:k] ← U; W ← I. Costs k (k + s) p for s rows beyond k."""
+    whole = np.empty((k, stored))
+    in_rows(W, k, S, base, stored, whole)
+    if cured:
+        cure(rows, whole, threads)
     if threads > 1:
-        turn_shared(rows, whole, threads)
+        turn_shared(rows, whole, owed, w, threads)
     else:
-        turn(rows, whole, 0, rows.shape[1])
+        turn(rows, whole, owed, w, 0, rows.shape[1])
     W[:] = 0.0
     for i in range(k):
         W[i, i] = 1.0
 
 
 @compiled
-def exchange_few(rows, stored, W, k, threads):
-    """rows[:k] ← U turned so that few of them change; W becomes k×k. Costs (2 k + s) s p.
+def exchange_few(rows, stored, W, S, k, owed, w, threads):
+    """The same with U turned so that few rows change; W becomes k×k. Costs (2 k + s) s p.
 
-    U = Q₁ A + Q₂ C, for the k first and s further rows: at most s directions have been exchanged,
-    so that U, turned suitably, differs from Q₁ by rank s. Let Z be a basis of C's row space and Y
-    one of what A maps no other direction to, the complement of A (I − Z Zᵀ) Aᵀ. Then for the
-    orthogonal T = Aᵀ − Z (A Z − Y)ᵀ
+    U = Q₁ A + Q₂ C, for the k first and s further directions: at most s have been exchanged, so
+    that U, turned suitably, differs from Q₁ by rank s. Let Z be a basis of C's row space and Y one
+    of what A maps no other direction to, the complement of A (I − Z Zᵀ) Aᵀ. Then for the orthogonal
+    T = Aᵀ − Z (A Z − Y)ᵀ
 
         U T = Q₁ + [Q₁ (A Z − Y) + Q₂ C Z] Yᵀ
+
+    The k first rows must be directions themselves.
     """
     s = stored - k
-    At, Ct = W[:k, :k].copy(), W[:k, k:stored].copy()  # W is (A; C) transposed
-    Z = orthonormal(Ct, (Ct * Ct).sum(axis=0), min(s, k))
-    r = Z.shape[1]
-    A = At.T.copy()
-    AZ = np.zeros((k, r))
+    A, C = W[:k, :k].T.copy(), W[:k, k:stored].T.copy()  # W is (A; C) transposed
+    Z = span(C, min(s, k))
+    r = len(Z)
+    AZ = np.empty((k, r))
     for i in range(k):
-        for l in range(k):
-            for j in range(r):
-                AZ[i, j] += A[i, l] * Z[l, j]
-    left = np.eye(k)  # I − A (I − Z Zᵀ) Aᵀ, a projector of rank r
-    for i in range(k):
-        for j in range(k):
-            left[i, j] -= dot(A[i], A[j]) - dot(AZ[i], AZ[j])
-    weights = np.empty(k)
-    for i in range(k):
-        weights[i] = left[i, i]
-    Y = orthonormal(left, weights, r)
-    D = AZ - Y
-    M = np.zeros((r, stored))
+        for j in range(r):
+            AZ[i, j] = dot(A[i], Z[j])
+    Y = complement(A, AZ, r)
+    M, along_rows = np.empty((r, stored)), np.empty((r, stored))
     for j in range(r):
         for i in range(k):
-            M[j, i] = D[i, j]
+            M[j, i] = AZ[i, j] - Y[j, i]
         for i in range(s):
-            for l in range(k):
-                M[j, k + i] += Ct[l, i] * Z[l, j]
+            M[j, k + i] = dot(C[i], Z[j])
+    in_rows(M, r, S, k, stored, along_rows)
+    V = Y.T.copy()
     if threads > 1:
-        exchange_shared(rows, M, Y, threads)
+        exchange_shared(rows, along_rows, V, owed, w, threads)
     else:
-        exchange(rows, M, Y, 0, rows.shape[1])
+        exchange(rows, along_rows, V, owed, w, 0, rows.shape[1])
     W[:] = 0.0
     for i in range(k):
         for j in range(k):
-            W[i, j] = At[i, j] - dot(Z[i], D[j])
+            W[i, j] = A[j, i]
+        for l in range(r):
+            part = Z[l, i]
+            for j in range(k):
+                W[i, j] -= part * M[l, j]
 
 
 @compiled
-def cure(rows, stored, W, k, threads):
-    """Make U = (W rows)ᵀ orthonormal again: U ← U (3 I − UᵀU) / 2."""
+def cure(rows, W, threads):
+    """Change W so that U = (W rows)ᵀ is orthonormal again: U ← U (3 I − UᵀU) / 2."""
+    k, stored = W.shape
     gram = np.empty((stored, stored))
     gram_shared(rows, stored, gram, threads)
-    half = np.zeros((k, stored))
-    for i in range(k):
-        for j in range(stored):
-            for l in range(stored):
-                half[i, l] += W[i, j] * gram[j, l]
-    correction = np.zeros((k, k))
-    for i in range(k):
-        correction[i, i] = 1.5
-        for j in range(k):
-            for l in range(stored):
-                correction[i, j] -= 0.5 * half[i, l] * W[j, l]
-    turned = np.zeros((k, stored))
+    half, turned = np.empty((k, stored)), np.empty((k, stored))
+    product(W, k, stored, gram, stored, half)
+    correction = np.empty((k, k))
     for i in range(k):
         for j in range(k):
-            for l in range(stored):
-                turned[i, l] += correction[i, j] * W[j, l]
-    W[:k, :stored] = turned
+            correction[i, j] = -0.5 * dot(half[i], W[j])
+        correction[i, i] += 1.5
+    product(correction, k, k, W, stored, turned)
+    W[:] = turned
 
 
 @compiled
@@ -624,131 +615,129 @@ def over_meet(rows, stored, w, x, out, threads):
 
 
 @compiled
-def over_remove(rows, stored, coefficients, x, g, following, out, threads):
+def over_remove(rows, stored, coefficients, x, g, threads):
     if threads > 1:
-        remove_shared(rows, stored, coefficients, x, g, following, out, threads)
+        return remove_shared(rows, stored, coefficients, x, g, threads)
+    return remove(rows, stored, coefficients, x, g, 0, len(x))
+
+
+@compiled
+def over_scale(x, factor, out, threads):
+    if threads > 1:
+        scale_shared(x, factor, out, threads)
     else:
-        remove(rows, stored, coefficients, x, g, following, 0, len(x), out)
+        scale(x, factor, out, 0, len(x))
 
 
 @compiled
 def walk(
-    rows, stored, rotations, between_cures, work, sigma, made, exact, k, m, w, X, norms, Y, noise,
-    fading, cutoff, most, told, scratch, threads,
+    rows, stored, base, rotations, between_cures, work, sigma, made, exact, k, m, w, owed, X, norms,
+    Y, noise, fading, cutoff, most, told, threads,
 ):  # fmt: skip
     """Learn the rows of X one after another.
 
-    rows (room×p), W (room×room, k×stored used), sigma (room, k used, falling): the memory in
-    principal axes, U = (W rows)ᵀ, changed in place, as w (q×p) is. W is work[0], and the rest of
-    work (4×(room + 6)×room) is anything. made: `small.Makers`, used where `exact`, that is while
-    nothing has been dropped. norms: the lengths of X's rows. Y: n×q. fading: the root of `forgetting`. most: what steps together may reach.
-    told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
-    Returns the new `stored`, `rotations`, k and `exact`, and how many rows were learned; −1 less
-    that number where the next one would overflow.
-    scratch (2×p): anything. threads: how many share the p dimension.
+    The memory in principal axes, sigma (room, k used, falling), is changed in place:
+
+        directions = S rows      a row may be a gradient as it came: S is lower triangular, and its
+                                 first `base` rows are those of the identity
+        U = (W directions)ᵀ      W: k×stored
+        w = w + owed · rows      w: q×p, owed: q×room: steps are written out when the rows are
+
+    so that a gradient is read once and nothing of the size of p is computed from it but its inner
+    products with the rows. W is work[0], S work[4]; the rest of work (5×(room + 6)×room) is
+    anything. made: `small.Makers`, used where `exact`, that is while nothing has been dropped.
+    norms: the lengths of X's rows. Y: n×q. fading: the root of `forgetting`. most: what steps
+    together may reach. told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q
+    conflicts. threads: how many share the p dimension.
+    Returns the new `stored`, `base`, `rotations`, k and `exact`, and how many rows were learned; −1
+    less that number where the next one would overflow.
     """
     n, size = X.shape
     q, room = len(w), len(rows)
-    raw, following = np.empty(room + q + 1), np.empty(room + 1)
-    c, coefficients, more = np.empty(room), np.empty(room), np.empty(room)
+    raw, hat, more = np.empty(room + q), np.empty(room), np.empty(room)
+    c, along, coefficients = np.empty(room), np.empty(room), np.empty(room)
     f, alpha, unfaded = np.empty(q), np.empty(q), np.empty(room)
-    largest = np.finfo(w.dtype).max / 4
-    g = scratch[0]
-    move = scratch[1] if noise > 0 else g
-    values, W, turned, vectors = np.empty(room), work[0], work[1], work[2]
-    met = False  # whether `following` holds rows · x
+    values, W, turned, vectors, S = np.empty(room), work[0], work[1], work[2], work[4]
     for row in range(n):
         if stored == room:
             rotations += 1
             cured = rotations % between_cures == 0
-            if cured:
-                cure(rows, stored, W, k, threads)
             # A cured frame is written out: there W makes up for rows not quite orthonormal.
-            if cured or stored * k * size < LIGHT:
-                write_out(rows, stored, W, k, threads)
+            if cured or base < k or stored * k * size < LIGHT:
+                write_out(rows, stored, W, S, base, k, owed, w, cured, threads)
             else:
-                exchange_few(rows, stored, W, k, threads)
-            stored, met = k, False
+                exchange_few(rows, stored, W, S, k, owed, w, threads)
+            stored = base = k
+            owed[:] = 0.0
         x, norm = X[row], norms[row]
         for i in range(k):
             unfaded[i] = sigma[i]
             sigma[i] *= fading
         # Take x apart: x = U c + t o.
-        if met:
-            raw[:stored] = following[:stored]
-            for h in range(q):
-                f[h] = dot(w[h], x)
-        else:
-            over_meet(rows, stored, w, x, raw[: stored + q], threads)
-            for h in range(q):
-                f[h] = raw[stored + h]
-        coordinates(W, k, stored, raw, c, coefficients)
-        upcoming = X[min(row + 1, n - 1)] if row + 1 < n else x[:0]
-        over_remove(rows, stored, coefficients, x, g, upcoming, following[: stored + 1], threads)
-        met = row + 1 < n
-        t = np.sqrt(following[stored])
-        doubt = norm
-        if exact:
-            doubt = np.hypot(norm, coefficients_in(made, raw, stored, more))
-        new = t > cutoff * doubt
-        if new and t < 0.5 * norm:
-            over_meet(rows, stored, w[:0], g, raw[:stored], threads)
-            coordinates(W, k, stored, raw, more, coefficients)
-            over_remove(rows, stored, coefficients, g, g, x[:0], raw[: stored + 1], threads)
-            for i in range(k):
-                c[i] += more[i]
-            new = np.sqrt(raw[stored]) > 0.5 * t
-            t = np.sqrt(raw[stored])
+        over_meet(rows, stored, w, x, raw[: stored + q], threads)
+        for h in range(q):
+            f[h] = raw[stored + h] + dot(owed[h, :stored], raw[:stored])
+        directions(S, base, stored, raw, hat)
+        square = norm * norm
+        square -= coordinates(W, k, stored, hat, c, along)
+        along_rows(S, base, stored, along, coefficients)
+        t = np.sqrt(max(square, 0.0))
+        explicit = not t > 0.5 * norm  # what is left must be seen to be known
+        new = True
+        if explicit:
+            g = rows[stored]
+            t = np.sqrt(over_remove(rows, stored, coefficients, x, g, threads))
+            doubt = norm
+            if exact:
+                doubt = np.hypot(norm, coefficients_in(made, hat, stored, more))
+            new = t > cutoff * doubt
+            if new:
+                over_meet(rows, stored, w[:0], g, raw[:stored], threads)
+                directions(S, base, stored, raw, hat)
+                coordinates(W, k, stored, hat, more, along)
+                along_rows(S, base, stored, along, coefficients)
+                left = np.sqrt(over_remove(rows, stored, coefficients, g, g, threads))
+                for i in range(k):
+                    c[i] += more[i]
+                new = left > 0.5 * t
+                t = left
         if not new:
             t = 0.0
-            for l in range(size):
-                g[l] = 0
-        # Fit: Δw = (g + U (I − D) c) residual / (gᵀPg + R), where I − D = R / (σ² + R).
+        # Fit: Δw = (t o + U (I − D) c) residual / (gᵀPg + R), where I − D = R / (σ² + R).
         scale = t * t + noise
-        span = t * t  # |g + U (I − D) c|²
+        span = t * t  # |t o + U (I − D) c|²
         if noise > 0:
             for j in range(stored):
-                coefficients[j] = 0.0
+                along[j] = 0.0
             for i in range(k):
                 part = c[i] * (noise / (sigma[i] * sigma[i] + noise))
                 scale += part * c[i]
                 span += part * part
                 for j in range(stored):
-                    coefficients[j] += part * W[i, j]
-            over_remove(rows, stored, coefficients, g, move, x[:0], raw[: stored + 1], threads)
-        step, length, steepest = 0.0, np.sqrt(span), 0.0
+                    along[j] += part * W[i, j]
+        step, length = 0.0, np.sqrt(span)
         for h in range(q):
             residual = Y[row, h] - f[h]
-            alpha[h] = 0.0 if scale == 0 else residual / scale
-            steepest = max(steepest, abs(alpha[h]))
+            alpha[h] = 0.0 if scale == 0 else residual * (length / scale)
             told[row, 3 + h] = f[h]
             told[row, 3 + q + h] = residual if scale == 0 else residual * (noise / scale)
-            step = np.hypot(step, 0.0 if scale == 0 else residual * (length / scale))
+            step = np.hypot(step, alpha[h])
         if not step < most:
             sigma[:k] = unfaded[:k]
-            return stored, rotations, k, exact, -1 - row
+            return stored, base, rotations, k, exact, -1 - row
         most -= step
         told[row, 0] = step
         told[row, 1] = t / norm if norm > 0 else 0.0
-        inverse = 1 / t if new else 0.0
-        if (
-            steepest > largest
-        ):  # a short gradient, a long step: no factor may overflow where w does not
-            for l in range(size):
-                move[l] /= length
-            for h in range(q):
-                alpha[h] = (Y[row, h] - f[h]) * (length / scale)
-            if noise == 0:  # then move is g
-                inverse = 1.0
-        if threads > 1:
-            finish_shared(alpha, move, w, inverse, g, rows[min(stored, room - 1)], threads)
-        else:
-            finish(alpha, move, w, inverse, g, rows[min(stored, room - 1)], 0, size)
         # Remember: the new direction goes last, with nothing seen along it yet.
         count = k
         if new:
-            if met:
-                following[stored] = dot(rows[stored], X[row + 1])
+            if explicit:
+                over_scale(g, 1 / t, g, threads)
+            else:
+                over_scale(x, 1 / t, rows[stored], threads)
+            for j in range(stored):
+                S[stored, j] = 0.0 if explicit else coefficients[j] / t
+            S[stored, stored] = 1.0
             for i in range(k):
                 W[i, stored] = 0.0
             for j in range(stored):
@@ -761,9 +750,17 @@ def walk(
                         part += W[i, j] * c[i]
                     made[stored, j] = part / norm
                 made[stored, stored] = t / norm
+            along[stored] = t
             c[k], sigma[k] = t, 0.0
             stored += 1
             count = k + 1
+        if length > 0:
+            for j in range(stored):
+                along[j] = along[j] / length if noise > 0 or j == stored - 1 else 0.0
+            along_rows(S, base, stored, along, coefficients)
+            for h in range(q):
+                for j in range(stored):
+                    owed[h, j] += alpha[h] * coefficients[j]
         if count > 0 and norm > 0:
             rank_one(sigma[:count], c[:count], values[:count], vectors[:count], work[3], threads)
             k = min(count, m)
@@ -776,7 +773,7 @@ def walk(
             for i in range(k):
                 W[i, :stored] = turned[i, :stored]
         told[row, 2] = k
-    return stored, rotations, k, exact, n
+    return stored, base, rotations, k, exact, n
 
 
 @compiled
@@ -793,14 +790,37 @@ def coefficients_in(made, raw, k, out):
 
 
 @compiled
-def coordinates(W, k, stored, raw, c, coefficients):
-    """c ← W raw, along U; coefficients ← −Wᵀ c, to take U c away."""
+def directions(S, base, stored, raw, hat):
+    """hat ← S raw: inner products with rows as those with directions."""
+    for j in range(base):
+        hat[j] = raw[j]
+    for j in range(base, stored):
+        hat[j] = dot(S[j, : j + 1], raw[: j + 1])
+
+
+@compiled
+def along_rows(S, base, stored, along, coefficients):
+    """coefficients ← along S: a combination of directions as one of rows."""
     for j in range(stored):
-        coefficients[j] = 0.0
+        coefficients[j] = along[j] if j < base else 0.0
+    for j in range(base, stored):
+        part, row = along[j], S[j]
+        for l in range(j + 1):
+            coefficients[l] += part * row[l]
+
+
+@compiled
+def coordinates(W, k, stored, hat, c, along):
+    """c ← W hat, along U; along ← −Wᵀ c, to take U c away. Returns |c|²."""
+    for j in range(stored):
+        along[j] = 0.0
+    square = 0.0
     for i in range(k):
         total = 0.0
         for j in range(stored):
-            total += W[i, j] * raw[j]
+            total += W[i, j] * hat[j]
         c[i] = total
+        square += total * total
         for j in range(stored):
-            coefficients[j] -= total * W[i, j]
+            along[j] -= total * W[i, j]
+    return square

@@ -27,7 +27,7 @@ class Learner(ABC):
         """w0: where to start; its dtype, float32 or float64, is the learner's."""
         check_model(model)
         self.model = model
-        self._w = self._start(w0)
+        self._written = self._start(w0)
         self._seen = 0
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
@@ -40,6 +40,18 @@ class Learner(ABC):
     def settings(self) -> dict[str, Any]:
         """The arguments, besides model and w0, to make this learner again."""
         return {}
+
+    @property
+    def _w(self) -> Any:
+        """The parameters: as they were last written, and what the memory has put off since."""
+        owed = None if self.memory is None else self.memory.owed()
+        return self._written if owed is None else self._written + owed.reshape(self._written.shape)
+
+    @_w.setter
+    def _w(self, w: Any) -> None:
+        self._written = w
+        if self.memory is not None:
+            self.memory.forgive()
 
     @property
     def w(self) -> Any:
@@ -83,7 +95,7 @@ class Learner(ABC):
             return self._predict(inputs[None])[0]
         self._check_inputs("X", inputs)
         if not len(inputs):  # no model need know what to do with nothing
-            return np.empty((0, *self._label_shape), tall.numpy_dtype(self._w))
+            return np.empty((0, *self._label_shape), tall.numpy_dtype(self._written))
         return self._predict(inputs)
 
     def sync(self) -> None:
@@ -99,6 +111,8 @@ class Learner(ABC):
         if "memory" in settings:
             settings["memory"] = described(settings["memory"])
         arrays = {"w": tall.to_numpy(self._w)}
+        if self.memory is not None and self.memory.owed() is not None:
+            arrays["written"] = tall.to_numpy(self._written)
         header: dict[str, Any] = {
             "kind": type(self).__name__,
             "settings": settings,
@@ -122,7 +136,7 @@ class Learner(ABC):
     def _inputs(self, name: str, X: object) -> Any:
         """What the user hands in, checked, as the model takes it."""
         accept = getattr(self.model, "accept", None)
-        return door.numbers(name, X, self._w.dtype) if accept is None else accept(name, X)
+        return door.numbers(name, X, self._written.dtype) if accept is None else accept(name, X)
 
     def _predict(self, X: Array) -> Array:
         return self.model.predict(self._w, X)

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from orfit import checkpoint, models
+from orfit import checkpoint, models, tall
 from orfit import memory as memories
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
@@ -15,6 +15,7 @@ from orfit.learners.orfit import OneStepSGD, ORFit
 from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.sgd import SGD
 from orfit.memory import Memory
+from orfit.memory.base import taken
 from orfit.models import Model, check_model
 
 KINDS: dict[str, type[Learner]] = {
@@ -58,6 +59,9 @@ def _restore(
         of_memory = {name: array for name, array in arrays.items() if name.startswith("memory.")}
         state = {name.removeprefix("memory."): array for name, array in of_memory.items()}
         learner.memory.restore(state, header["memory"])
+        if "written" in arrays:
+            w = learner._written
+            learner._written = tall.copy(taken(arrays, "written", w.dtype, *w.shape))
     learner._seen = int(header["seen"])
     learner._label_shape = tuple(header["label_shape"])
     if header["input_shape"] is not None:

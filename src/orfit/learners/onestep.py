@@ -85,10 +85,10 @@ class OneStep(Learner):
         outputs = () if model.heads is None else (model.heads,)
         if Y.shape[1:] != outputs:  # several outputs share one w, or the labels will be refused
             return None
-        phi = model.phi(X, self._w.dtype)
+        phi = model.phi(X, self._written.dtype)
         if phi.ndim == 3:
             return None
-        w = self._w.reshape(len(self._w), -1, order="F")
+        w = self._written.reshape(len(self._written), -1, order="F")
         labels = np.ascontiguousarray(Y.reshape(len(Y), -1))
         told = memory.walk(
             w, phi.T, labels, noise=self.noise, forgetting=self.forgetting, reach=self._reach

@@ -67,6 +67,13 @@ class Memory(ABC):
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         """Take up a state that `state` gave, after `bind`."""
 
+    def owed(self) -> Any:
+        """What past steps have still to add to w, p×q; None: nothing. Only a `walk` puts it off."""
+        return None
+
+    def forgive(self) -> None:  # noqa: B027 — most memories never owe anything
+        """It has been added."""
+
     def claim(self, like: Any) -> None:
         """Bind, for one learner alone."""
         if self._owned:

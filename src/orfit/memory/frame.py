@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from orfit import small, tall
 from orfit.door import Array
@@ -15,6 +16,8 @@ ROTATIONS_BETWEEN_CURES = 32
 
 class Frame:
     """U (p×k) with orthonormal columns, kept as Q W: Q tall and rarely written, W small.
+
+    Where `S` is not None, U = (Q Sᵀ) W.
 
     Adding directions appends columns to Q; turning and dropping directions multiplies W. Only
     when Q has no more room is Q W written out, so that the O(k² p) rotation is paid once in many
@@ -31,10 +34,12 @@ class Frame:
         self.growing = room is None
         # Basis vectors are rows, so that each is contiguous. Untouched rows cost no memory.
         self.rows = tall.empty(like, capacity, size)
-        self.scratch = tall.empty(like, 2, size)  # for one gradient: a new one faults its pages in
         self.stored = 0
         self.waiting: Any = None  # further columns of Q, until `settle`
         self.W: Array | None = None  # (stored and waiting, k); None stands for the identity
+        # The last columns of Q may be gradients as they came. Then W turns the directions that they
+        # brought: Q Sᵀ, where S has rows for the last columns alone, and is the identity above.
+        self.S: Array | None = None
         # Which rows made the columns of Q; None once a direction was dropped: then what arrives is
         # compared with what is left, and its length alone tells rounding.
         self.makers: small.Makers | None = small.Makers()
@@ -51,15 +56,15 @@ class Frame:
     def coordinates(self, G: Any) -> Array:
         """Uᵀ G."""
         C = tall.inner(self.Q, G)
-        return C if self.W is None else small.product(self.W.T, C)
+        return C if self.W is None else small.product(self._along_Q().T, C)
 
     def combine(self, C: Array) -> Any:
         """U C."""
-        return tall.combine(self.Q, C if self.W is None else small.product(self.W, C))
+        return tall.combine(self.Q, C if self.W is None else small.product(self._along_Q(), C))
 
     def subtract(self, G: Any, C: Array) -> Any:
         """G − U C."""
-        return tall.subtract(G, self.Q, C if self.W is None else small.product(self.W, C))
+        return tall.subtract(G, self.Q, C if self.W is None else small.product(self._along_Q(), C))
 
     def append(self, parts: "Parts") -> None:
         """U ← [U O], and what finds no room waits for `settle`."""
@@ -77,6 +82,8 @@ class Frame:
             W[self.stored :, k:] = np.eye(r)
             if fits:
                 self.rows[self.stored : self.stored + r] = parts.directions().T
+                if self.S is not None:
+                    self.S = linalg.block_diag(self.S, np.eye(r))
                 self.stored += r
             else:
                 self.waiting = parts.N
@@ -91,8 +98,8 @@ class Frame:
         if self.waiting is None:
             return
         assert self.W is not None
-        tall.rotate(self.rows, self.W[: self.stored], self.waiting, self.W[self.stored :])
-        self.stored, self.W, self.waiting = self.rank, None, None
+        tall.rotate(self.rows, self._along_Q(), self.waiting, self.W[self.stored :])
+        self.stored, self.W, self.S, self.waiting = self.rank, None, None, None
         self.rotations += 1
         if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
             self.cure()
@@ -121,6 +128,17 @@ class Frame:
 
     def _turned(self) -> Array:
         return np.eye(self.stored) if self.W is None else self.W
+
+    def _along_Q(self) -> Array:
+        """What turns Q into U, for the columns that are stored; W is not None."""
+        assert self.W is not None
+        W = self.W[: self.stored]
+        if self.S is None:
+            return W
+        whole = self.stored - len(self.S)
+        along = small.product(self.S.T, W[whole:])
+        along[:whole] += W[:whole]
+        return along
 
     def _widen(self, capacity: int) -> None:
         wider = max(capacity, 3 * len(self.rows) // 2)

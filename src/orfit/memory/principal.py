@@ -4,12 +4,14 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 
 from orfit import small, tall
 from orfit.door import Array
-from orfit.memory.basis import Bounded
+from orfit.memory.base import taken
+from orfit.memory.basis import BasisSplit, Bounded
 from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, split
 
 # From so many rows and parameters on, rows are learned in coordinates, by products of matrices.
@@ -35,6 +37,8 @@ class Principal(Bounded):
 
     _axes: Array | None = None  # the root that is known to be diagonal
     _work: Array | None = None  # for the compiled loop: new memory faults its pages in
+    _owed: Array | None = None  # q×room, what steps have still to add to w, along the frame's Q
+    _moved: Array | None = None  # p×q, the same, written out since Q changed
 
     def trim(self) -> None:
         excess = self.rank - self.m
@@ -43,12 +47,26 @@ class Principal(Bounded):
         elif excess > 1:
             self._turn_to_principal_axes()
 
+    def fold(self, past: BasisSplit) -> None:
+        self._moved, self._owed = self.owed(), None
+        super().fold(past)
+
+    def owed(self) -> Any:
+        if self._owed is None:
+            return self._moved
+        move = tall.combine(self.frame.Q, self._owed[:, : self.frame.stored].T)
+        return move if self._moved is None else self._moved + move
+
+    def forgive(self) -> None:
+        self._owed = self._moved = None
+
     def walk(
         self, w: Array, G: Array, Y: Array, *, noise: float, forgetting: float, reach: float
     ) -> Array | None:
         """Learn G's columns one after another, compiled: n×(3 + 2q), see `kernels.walk`.
 
-        w: p×q, moved; none of it is larger than `reach`. Y: n×q. Stops short, with fewer rows told,
+        w: p×q; what it moves by may be `owed`. With that, none of it is larger than `reach`. Y:
+        n×q. Stops short, with fewer rows told,
         where a step might overflow. None, and nothing done, where numbers are so large or small
         that plain squares, or what is left of them beside the largest, will not do.
         """
@@ -81,6 +99,9 @@ class Principal(Bounded):
         G = U C + O T, so everything that happens happens in the coordinates along [U O]. There it
         is learned, by a memory of the same kind, as if the model had so few parameters.
         """
+        if (move := self.owed()) is not None:
+            w += move
+            self.forgive()
         parts = split(self.frame, stream.rows.T, stream.norms, None)
         coordinates = np.vstack([parts.C, parts.T])
         k, size = len(parts.C), len(coordinates)
@@ -93,6 +114,7 @@ class Principal(Bounded):
         told = inside._walk(
             move, replace(stream, rows=coordinates.T.copy(), labels=stream.labels - before)
         )
+        move += inside.owed()
         told[:, 3 : 3 + w.shape[1]] += before[: len(told)]
         displacement = parts.move(move[:k], move[k:])
         self.frame.append(parts)  # first, since it may fail for want of memory
@@ -111,17 +133,24 @@ class Principal(Bounded):
             self._turn_to_principal_axes()
         room, k = len(frame.rows), self.rank
         if self._work is None or self._work.shape[2] != room:
-            self._work = np.empty((4, room + 6, room))
-        sigma, W = np.empty(room), self._work[0]
+            self._work = np.empty((5, room + 6, room))
+        sigma, W, S = np.empty(room), self._work[0], self._work[4]
         sigma[:k] = self._root.diagonal()
         exact = self._exact(stream.noise)
         made = np.empty((room, room) if exact else (0, 0))
         if frame.makers is not None and exact:
             made[:k, :k] = frame.makers.rows
         W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
-        frame.stored, frame.rotations, k, exact, learned = compiled.walk(
+        stored, base = frame.stored, frame.stored
+        if frame.S is not None:
+            base -= len(frame.S)
+            S[base:stored, :stored] = frame.S
+        if self._owed is None:
+            self._owed = np.zeros((w.shape[1], room))
+        stored, base, frame.rotations, k, exact, learned = compiled.walk(
             frame.rows,
-            frame.stored,
+            stored,
+            base,
             frame.rotations,
             ROTATIONS_BETWEEN_CURES,
             self._work,
@@ -131,6 +160,7 @@ class Principal(Bounded):
             k,
             self.m,
             w.T,
+            self._owed,
             stream.rows,
             stream.norms,
             stream.labels,
@@ -139,13 +169,28 @@ class Principal(Bounded):
             stream.cutoff,
             stream.most,
             told,
-            frame.scratch,
             compiled.threads(frame.rows.shape[1], len(stream.rows)),
         )
-        frame.W = W[:k, : frame.stored].copy().T
+        frame.stored, frame.W = stored, W[:k, :stored].copy().T
+        frame.S = np.tril(S[base:stored, :stored], base) if stored > base else None
         frame.makers = small.Makers(np.asfortranarray(np.tril(made[:k, :k]))) if exact else None
         self._set_axes(sigma[:k])
         return told if learned >= 0 else told[: -1 - learned]
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays, values = super().state()
+        for name, array in (("owed", self._owed), ("moved", self._moved)):
+            if array is not None:
+                arrays[name] = array
+        return arrays, values
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        super().restore(arrays, values)
+        self.forgive()
+        if "owed" in arrays:
+            self._owed = taken(arrays, "owed", np.float64, None, len(self.frame.rows))
+        if "moved" in arrays:
+            self._moved = taken(arrays, "moved", self.frame.rows.dtype, self.size, None)
 
     def _in_principal_axes(self) -> bool:
         if self._root is self._axes:  # it has not changed since it was made diagonal

@@ -25,8 +25,8 @@ def every_path(request):
             assert kernels() is not None, "the tests need numba: pip install orfit[dev]"
             patch.setattr("orfit.learners.onestep.WORTH_ROWS", 0)
         if request.param == "in coordinates":
-            patch.setattr("orfit.memory.principal.CHUNK", 2)
-            patch.setattr("orfit.memory.principal.CHUNKED", 1)
+            patch.setattr("orfit.learners.onestep.CHUNK", 2)
+            patch.setattr("orfit.learners.onestep.CHUNKED", 1)
         yield request.param
 
 

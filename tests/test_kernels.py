@@ -91,7 +91,7 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         patch.setattr("warnings.warn", lambda *args, **kwargs: None)
         patch.setattr("orfit.kernels.threads", lambda size, rows: threads)
-        patch.setattr("orfit.memory.principal.CHUNKED", chunked)
+        patch.setattr("orfit.learners.onestep.CHUNKED", chunked)
         compiled, told = learned()
         patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         plain, expected = learned()
@@ -138,7 +138,7 @@ def test_making_room_keeps_the_span(way, seed, k, extra, threads):
 @pytest.mark.parametrize("in_coordinates", [False, True])
 def test_a_large_basis(in_coordinates, rng, monkeypatch):
     """Above `LIGHT` rows exchange directions, blocks are products of matrices: as verbatim."""
-    monkeypatch.setattr("orfit.memory.principal.CHUNKED", 1 if in_coordinates else 10**9)
+    monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1 if in_coordinates else 10**9)
     X, y = rng.standard_normal((120, 6000)), rng.standard_normal(120)
     blocks = [(X[i : i + 1], y[i : i + 1]) for i in range(120)]
     w, U, _ = oracles.batch_orfit_limited(blocks, np.zeros(6000), 60)
@@ -223,8 +223,8 @@ def test_read_only_input_is_learned_and_left_alone(rng):
 
 
 def in_coordinates(monkeypatch):
-    monkeypatch.setattr("orfit.memory.principal.CHUNK", 2)
-    monkeypatch.setattr("orfit.memory.principal.CHUNKED", 1)
+    monkeypatch.setattr("orfit.learners.onestep.CHUNK", 2)
+    monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1)
 
 
 def test_in_coordinates_with_noise_before_anything_is_dropped(rng, monkeypatch, tmp_path):

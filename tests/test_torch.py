@@ -13,6 +13,7 @@ from torch import nn
 
 import orfit
 from orfit import tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
+from orfit.learners.update import Updates
 from orfit.memory import Latest, Principal, Random, Unlimited
 
 seeds = st.integers(0, 2**32 - 1)
@@ -507,3 +508,39 @@ def test_tall_operations_on_tensors_are_those_on_arrays(  # noqa: PLR0917
 def test_lengths_beyond_the_range_of_squares():
     g = torch.tensor([[1e30, 0.0, 1e-30], [1e30, 0.0, 1e-30]], dtype=torch.float32)
     assert tall.norms(g) == pytest.approx([2**0.5 * 1e30, 0.0, 2**0.5 * 1e-30], rel=1e-6)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+@pytest.mark.parametrize("outputs", ["one", "all", "label"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_rows_on_the_tangent_are_learned_in_coordinates(dtype, outputs, noise, rng, monkeypatch):
+    """learn_each takes many gradients apart at once and gives what a loop of learn gives."""
+    c = 1 if outputs == "one" else 3
+    kind = "label" if outputs == "label" else "all"
+
+    def learner():
+        network = mlp(outputs=c, dtype=dtype)
+        model = orfit.TorchModel(network, tangent=True, outputs=kind)
+        return orfit.ORFit(model, 6, noise=noise, forgetting=0.99)
+
+    X = rng.standard_normal((60, 5))
+    Y = rng.integers(0, 3, 60) if outputs == "label" else rng.standard_normal((60, 3))
+    Y = Y[:, 0] if outputs == "one" else Y
+    one_by_one, together = learner(), learner()
+    loop = [one_by_one.learn(x, y) for x, y in zip(X, Y, strict=True)]
+    monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1)
+    split = orfit.learners.onestep.split
+    blocks = []
+    monkeypatch.setattr("orfit.learners.onestep.split", lambda *a: blocks.append(1) or split(*a))
+    first = together.learn_each(X[:10], Y[:10])  # one by one while nothing has been dropped
+    told = Updates.joined([first, together.learn_each(X[10:], Y[10:])], Y)
+    assert blocks  # it was that way
+    bar = 1e-9 if dtype is torch.float64 else 2e-3
+    scale = float(abs(one_by_one.w).max())
+    assert float(abs(together.w - one_by_one.w).max()) <= bar * scale
+    for name in ("prediction", "residual", "conflict", "step", "novelty", "rank"):
+        expected = np.array([getattr(update, name) for update in loop])
+        assert np.abs(getattr(told, name) - expected).max() <= bar * max(1, np.abs(expected).max())
+    assert together.seen == 60
+    later = torch.as_tensor(X[:4], dtype=dtype)
+    assert np.abs(together.predict(later) - one_by_one.predict(later)).max() <= 10 * bar

@@ -1,5 +1,8 @@
 """One step is the whole system: project off the past, fit, remember."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 
 from orfit import small, tall
@@ -7,12 +10,17 @@ from orfit.door import Array
 from orfit.learners.base import Learner, check_step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory, Principal
+from orfit.memory.base import lengths
+from orfit.memory.frame import split
 from orfit.memory.principal import kernels
 from orfit.models import Linear, Model
 
 # The compiled loop takes half a minute to compile when it is first used on a machine, and a second
 # to load later: it is used by learners that have as many rows, or rows times parameters.
 WORTH_ROWS, WORTH_WORK = 2000, 1 << 20
+
+# From so many gradients and parameters on, rows are learned in coordinates.
+CHUNK, CHUNKED = 8, 1 << 12
 
 
 class OneStep(Learner):
@@ -44,21 +52,63 @@ class OneStep(Learner):
         self._reach = float(abs(self._w).max())
 
     def _learn_rows(self, X: Array, Y: Array) -> Updates:
-        # As many rows at a time as fill a few megabytes with their features, or the memory has.
+        # As many gradients at a time as fill a few megabytes, or the memory has.
         block = min(256, max(16, self.memory.rank, (1 << 20) // self.model.size))
+        if self.model.heads is None:
+            block = max(1, block // max(1, math.prod(Y.shape[1:])))
         updates = []
         for start in range(0, len(X), block):
             inputs, labels = X[start : start + block], Y[start : start + block]
-            told = self._walk(inputs, labels)
+            told = self._learn_in_coordinates(inputs, labels)
             if told is None:
-                updates.append(super()._learn_rows(inputs, labels))
-                continue
-            if len(told):
-                self._count(inputs[: len(told)], labels[: len(told)])
-            if len(told) < len(inputs):
-                check_step(np.inf)
-            updates.append(Updates.told(told, labels))
+                told = self._learn_compiled(inputs, labels)
+            if told is None:
+                told = super()._learn_rows(inputs, labels)
+            updates.append(told)
         return Updates.joined(updates, Y)
+
+    def _learn_in_coordinates(self, X: Array, Y: Array) -> Updates | None:
+        """The same by matrix products: gradients that are known beforehand need no p in the loop.
+
+        G = U C + O T, so everything that happens happens in the coordinates along [U O]. There the
+        rows are learned by a learner of this kind, as if the model had so few parameters.
+        """
+        memory, model = self.memory, self.model
+        if type(memory) is not Principal or not model.linear or model.size < CHUNKED:
+            return None
+        outputs = 1 if model.heads is not None else math.prod(Y.shape[1:])
+        if len(X) < 2 or len(X) * outputs < CHUNK or memory.exact(self.noise):
+            return None
+        w = self._w
+        try:
+            F, residual, G = self._linearize(w, X, Y)
+            parts = split(memory.frame, G, lengths(G), None)
+            coordinates = np.vstack([parts.C, parts.T])
+            within = memory.inside(parts)
+            inside = _Inside(len(coordinates), self, within)
+            told = inside._learn_rows(inside.gradients(coordinates, F), residual)
+        except ValueError:  # a row that must be refused: one by one it is seen which
+            return None
+        k, move, moved = len(parts.C), inside._w, tall.copy(w)
+        moved += tall.convert(w, parts.move(move[:k], move[k:]))
+        if not math.isfinite(moved.sum()):
+            return None
+        memory.become(within, parts)
+        self._w = moved
+        self._reach += float(told.step.sum())
+        self._count(X, Y)
+        return replace(told, prediction=told.prediction + F)
+
+    def _learn_compiled(self, X: Array, Y: Array) -> Updates | None:
+        """The same row by row, compiled."""
+        told = self._walk(X, Y)
+        if told is None:
+            return None
+        if len(told):
+            self._count(X[: len(told)], Y[: len(told)])
+        if len(told) < len(X):
+            check_step(np.inf)
+        return Updates.told(told, Y)
 
     def _learn(self, X: Array, Y: Array) -> Update:
         if len(X) == 1:
@@ -113,3 +163,26 @@ class OneStep(Learner):
     def _flat(self, residual: Array) -> Array:
         """The residual against G's columns: (nc,), or (n, q) where heads share the features."""
         return residual.reshape(-1) if self.model.heads is None else residual
+
+
+class _Inside(OneStep):
+    """A learner in coordinates along directions: what `learner` is, for a model of that size."""
+
+    def __init__(self, size: int, learner: OneStep, memory: Principal) -> None:
+        heads = learner.model.heads
+        super().__init__(
+            Linear(size, heads=heads, features=lambda Z: Z),
+            memory,
+            noise=learner.noise,
+            forgetting=learner.forgetting,
+        )
+        self._seen = learner.seen
+
+    def gradients(self, coordinates: Array, F: Array) -> Array:
+        """The model's inputs: (n, size), or (n, size, c) where c outputs share one w."""
+        if self.model.heads is not None or F.ndim == 1:
+            return np.ascontiguousarray(coordinates.T)
+        return coordinates.T.reshape(*F.shape, -1).swapaxes(1, 2)
+
+    def _learn_in_coordinates(self, X: Array, Y: Array) -> Updates | None:
+        return None

@@ -1,7 +1,7 @@
 """Keep the principal directions: incremental PCA."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -12,10 +12,7 @@ from orfit import small, tall
 from orfit.door import Array
 from orfit.memory.base import taken
 from orfit.memory.basis import BasisSplit, Bounded
-from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, split
-
-# From so many rows and parameters on, rows are learned in coordinates, by products of matrices.
-CHUNK, CHUNKED = 8, 1 << 12
+from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, Parts
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -85,45 +82,29 @@ class Principal(Bounded):
                 return None
         most = float(np.finfo(w.dtype).max) / 4 - reach
         stream = Stream(rows, norms, Y, noise, forgetting, tall.cutoff(G.dtype), most)
-        # While rounding is told by more than a row's length, rows are taken one by one.
-        if min(G.shape[1] / CHUNK, len(G) / CHUNKED) < 1 or self._exact(noise):
-            return self._walk(w, stream)
-        return self._walk_in_coordinates(w, stream)
+        return self._walk(w, stream)
 
-    def _exact(self, noise: float) -> bool:
+    def exact(self, noise: float) -> bool:
+        """Whether rounding is told by more than a gradient's length: then it must come alone."""
         return self.frame.makers is not None and noise == 0
 
-    def _walk_in_coordinates(self, w: Array, stream: "Stream") -> Array:
-        """The same by matrix products: rows that are known beforehand need no p in the loop.
-
-        G = U C + O T, so everything that happens happens in the coordinates along [U O]. There it
-        is learned, by a memory of the same kind, as if the model had so few parameters.
-        """
-        if (move := self.owed()) is not None:
-            w += move
-            self.forgive()
-        parts = split(self.frame, stream.rows.T, stream.norms, None)
-        coordinates = np.vstack([parts.C, parts.T])
-        k, size = len(parts.C), len(coordinates)
+    def inside(self, parts: Parts) -> "Principal":
+        """The same memory in the coordinates along [U O]."""
+        k, size = len(parts.C), len(parts.C) + len(parts.T)
         inside = Principal(self.m)
-        inside.bind(coordinates)
+        inside.bind(np.empty((size, 1)))
         inside.frame.rows[:k] = np.eye(k, size)
         inside.frame.stored, inside.frame.makers = k, None
-        inside._root = self._root
-        move, before = np.zeros((size, w.shape[1]), order="F"), tall.inner(stream.rows.T, w)
-        told = inside._walk(
-            move, replace(stream, rows=coordinates.T.copy(), labels=stream.labels - before)
-        )
-        move += inside.owed()
-        told[:, 3 : 3 + w.shape[1]] += before[: len(told)]
-        displacement = parts.move(move[:k], move[k:])
+        inside._root, inside._axes, inside._damped = self._root, self._axes, self._damped
+        return inside
+
+    def become(self, inside: "Principal", parts: Parts) -> None:
+        """Take over what a memory has seen in the coordinates along [U O]."""
         self.frame.append(parts)  # first, since it may fail for want of memory
         self.frame.turn(inside.frame.combine(np.eye(inside.rank)))
         self.frame.settle()
         self.frame.makers = None
-        self._set_axes(inside._root.diagonal())
-        w += displacement
-        return told
+        self._root, self._axes, self._damped = inside._root, inside._axes, inside._damped
 
     def _walk(self, w: Array, stream: "Stream") -> Array:
         frame, compiled = self.frame, kernels()
@@ -136,7 +117,7 @@ class Principal(Bounded):
             self._work = np.empty((5, room + 6, room))
         sigma, W, S = np.empty(room), self._work[0], self._work[4]
         sigma[:k] = self._root.diagonal()
-        exact = self._exact(stream.noise)
+        exact = self.exact(stream.noise)
         made = np.empty((room, room) if exact else (0, 0))
         if frame.makers is not None and exact:
             made[:k, :k] = frame.makers.rows

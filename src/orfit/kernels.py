@@ -735,8 +735,8 @@ def walk(
                 over_scale(g, 1 / t, g, threads)
             else:
                 over_scale(x, 1 / t, rows[stored], threads)
-            for j in range(stored):
-                S[stored, j] = 0.0 if explicit else coefficients[j] / t
+            for j in range(room):
+                S[stored, j] = 0.0 if explicit or j >= stored else coefficients[j] / t
             S[stored, stored] = 1.0
             for i in range(k):
                 W[i, stored] = 0.0

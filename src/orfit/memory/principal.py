@@ -125,7 +125,7 @@ class Principal(Bounded):
         stored, base = frame.stored, frame.stored
         if frame.S is not None:
             base -= len(frame.S)
-            S[base:stored, :stored] = frame.S
+            S[base:stored, :stored], S[base:stored, stored:] = frame.S, 0.0
         if self._owed is None:
             self._owed = np.zeros((w.shape[1], room))
         stored, base, frame.rotations, k, exact, learned = compiled.walk(
@@ -153,7 +153,7 @@ class Principal(Bounded):
             compiled.threads(frame.rows.shape[1], len(stream.rows)),
         )
         frame.stored, frame.W = stored, W[:k, :stored].copy().T
-        frame.S = np.tril(S[base:stored, :stored], base) if stored > base else None
+        frame.S = S[base:stored, :stored].copy() if stored > base else None
         frame.makers = small.Makers(np.asfortranarray(np.tril(made[:k, :k]))) if exact else None
         self._set_axes(sigma[:k])
         return told if learned >= 0 else told[: -1 - learned]

@@ -10,7 +10,7 @@ import orfit
 
 # What the paper shows first, then what goes beyond it; and the demo's comparison.
 PAPER = ("limited", "full", "memory", "rls")
-NETWORKS = ("deep", "classes")  # these need torch
+NETWORKS = ("deep", "classes", "permuted")  # these need torch
 NAMES = (*PAPER, "digits", *NETWORKS)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orfit.experiments import classes, deep, digits, full, limited, memory, report, rls
+from orfit.experiments import classes, deep, digits, full, limited, memory, permuted, report, rls
 
 EXPERIMENTS: dict[str, ModuleType] = {
     "limited": limited,
@@ -16,6 +16,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "digits": digits,
     "deep": deep,
     "classes": classes,
+    "permuted": permuted,
 }
 # The least and the most that a number may be; other whole numbers count something, from 1 on.
 LIMITS = {

@@ -368,6 +368,13 @@ def accumulate(K, n, m, source, begin, out, start, width):
 
 
 @compiled
+def pay_all(rows, stored, owed, w, start, stop):
+    """The same, block by block."""
+    for begin in range(start, stop, BLOCK):
+        pay(rows, stored, owed, w, begin, min(begin + BLOCK, stop))
+
+
+@compiled
 def turn(rows, W, owed, w, start, stop):
     """Over [start, stop): w ← w + owed · rows, then rows ← W rows in place, W (k×stored)."""
     k = len(W)
@@ -448,6 +455,13 @@ def product_shared(K, n, m, source, width, out, threads):
     for t in prange(threads):
         start, stop = n * t // threads, n * (t + 1) // threads
         product(K[start:stop], stop - start, m, source, width, out[start:stop])
+
+
+@shared
+def pay_shared(rows, stored, owed, w, threads):
+    size = rows.shape[1]
+    for t in prange(threads):
+        pay_all(rows, stored, owed, w, size * t // threads, size * (t + 1) // threads)
 
 
 @shared
@@ -619,6 +633,15 @@ def over_remove(rows, stored, coefficients, x, g, threads):
     if threads > 1:
         return remove_shared(rows, stored, coefficients, x, g, threads)
     return remove(rows, stored, coefficients, x, g, 0, len(x))
+
+
+@compiled
+def settle(rows, stored, owed, w, threads):
+    """w ← w + owed · rows."""
+    if threads > 1:
+        pay_shared(rows, stored, owed, w, threads)
+    else:
+        pay_all(rows, stored, owed, w, 0, rows.shape[1])
 
 
 @compiled

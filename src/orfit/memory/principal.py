@@ -51,8 +51,17 @@ class Principal(Bounded):
     def owed(self) -> Any:
         if self._owed is None:
             return self._moved
-        move = tall.combine(self.frame.Q, self._owed[:, : self.frame.stored].T)
-        return move if self._moved is None else self._moved + move
+        rows, stored = self.frame.rows, self.frame.stored
+        compiled, size = kernels(), rows.shape[1]
+        if compiled is None:  # what is owed was loaded
+            move = tall.combine(self.frame.Q, self._owed[:, :stored].T)
+            return move if self._moved is None else self._moved + move
+        # Not by BLAS: its threads and those of the loop would get into each other's way.
+        heads = np.zeros((len(self._owed), size), rows.dtype)
+        if self._moved is not None:
+            heads += self._moved.T
+        compiled.settle(rows, stored, self._owed, heads, compiled.threads(size, 1))
+        return heads.T
 
     def forgive(self) -> None:
         self._owed = self._moved = None

@@ -1,5 +1,6 @@
 """`make bench`: targets, curves and peers, as a table, as results.json and as a page in docs/."""
 
+import argparse
 import json
 import os
 import platform
@@ -23,6 +24,7 @@ STEPS = 15 + 8 + len(SIZES) * len(PEERS)
 
 
 def main():
+    argparse.ArgumentParser(description=__doc__).parse_args()
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
     with Progress(*columns, transient=True) as progress:
         task = progress.add_task("", total=STEPS)

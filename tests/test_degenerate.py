@@ -213,3 +213,11 @@ def test_a_step_that_leaves_the_finite_numbers_is_refused():
         learner.learn([1e-300, 0], 1e300)
     assert (learner.w == 0).all()
     assert learner.seen == 0
+
+
+def test_a_block_of_zeros_with_noise_and_nothing_remembered(every_path):
+    for memory in (3, None):
+        update = orfit.ORFit(orfit.Linear(5), memory, noise=0.1).learn_batch(
+            np.zeros((2, 5)), [1, 2]
+        )
+        assert update.conflict == pytest.approx([1, 2])

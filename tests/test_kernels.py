@@ -126,7 +126,7 @@ def test_making_room_keeps_the_span(way, seed, k, extra, threads):
     w, owed = rng.standard_normal((q, p)), rng.standard_normal((q, stored))
     moved = w + owed @ rows
     if way == "exchange few":
-        kernels.exchange_few(rows, stored, W, S, k, owed, w, threads)
+        kernels.exchange_few(rows, stored, W, S, k, k, owed, w, threads)
     else:
         cured = way.endswith("cured")
         kernels.write_out(rows, stored, W, S, k, k, owed, w, cured, threads)
@@ -372,3 +372,67 @@ def test_owed_steps_outlive_a_change_of_the_memory(rng):
         w, told = learner.w, learner.learn_batch(X[[i + 9] * 2], y[[i + 9] * 2])
         assert np.linalg.norm(learner.w - w) == pytest.approx(told.step, rel=1e-9)
         assert learner.predict(X[i + 9]) == pytest.approx(y[i + 9])
+
+
+def test_rows_that_a_block_left_behind_are_directions(rng):
+    """After a block `stored` exceeds the rank: what S holds for those rows must not be read."""
+    X, y = rng.standard_normal((90, 6000)), rng.standard_normal(90)
+    learner = orfit.ORFit(orfit.Linear(6000), 49)
+    learner.learn_batch(X[:40], y[:40])
+    learner.learn_batch(X[40:60], y[40:60])
+    room = len(learner.memory.frame.rows)
+    learner.memory._work = np.full((5, room + 6, room), np.nan)
+    for x, label in zip(X[60:], y[60:], strict=True):
+        learner.learn(x, label)
+    U = learner.memory.U
+    assert np.abs(U.T @ U - np.eye(49)).max() <= 1e-13
+    assert learner.predict(X[-1]) == pytest.approx(y[-1])
+
+
+def test_after_a_memory_took_something_in_the_loop_knows_w(rng):
+    X, y = rng.standard_normal((6, 20)), rng.standard_normal(6)
+    learner = orfit.ORFit(orfit.Linear(20), 3)
+    for x, label in zip(X[:3], y[:3], strict=True):
+        learner.learn(x, label)
+    learner.memory.absorb(rng.standard_normal((20, 1)))
+    before = learner.predict(X[3])
+    assert learner.learn(X[3], y[3]).prediction == pytest.approx(before)
+    assert learner.predict(X[3]) == pytest.approx(y[3])
+
+
+@pytest.mark.parametrize("share", [0.86, 0.8, 0.707, 0.5])
+@pytest.mark.parametrize("m", [60, 250])
+def test_a_chain_of_gradients_each_half_its_predecessor(share, m):
+    """What one direction lacks of being orthogonal must not be magnified by all that follow."""
+    p = 300
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((p, p)))[0]
+    links = [share * Q[j - 1] + np.sqrt(1 - share**2) * Q[j] for j in range(1, 250)]
+    X, y = np.array([Q[0], *links]), np.random.default_rng(1).standard_normal(250)
+    learner = orfit.ORFit(orfit.Linear(p), m, noise=1e-2)
+    learner.learn_each(X, y)
+    U = learner.memory.U
+    assert np.abs(U.T @ U - np.eye(m)).max() <= 1e-12
+    if m == 250:
+        ridge = np.linalg.solve(X.T @ X + 1e-2 * np.eye(p), X.T @ y)
+        assert np.abs(learner.w - ridge).max() <= 1e-12
+
+
+def test_rounding_of_float32_is_rounding_in_coordinates(rng, monkeypatch):
+    """A long row that comes again and again, with other labels, is no new direction."""
+    X = rng.standard_normal((60, 200))
+    X[::3] = 1e3 * X[0]
+    y = rng.standard_normal(60)
+
+    def longest_step():
+        learner = orfit.ORFit(orfit.Linear(200), 5, w0=np.zeros(200, np.float32))
+        learner.learn_each(X[:8], y[:8])
+        return learner.learn_each(X[8:], y[8:]).step.max()
+
+    expected = longest_step()
+    in_coordinates(monkeypatch)
+    assert longest_step() == pytest.approx(expected, rel=1e-2)
+
+
+def test_warming_up_compiles_the_loop():
+    orfit.warm_up()
+    assert kernels.walk.signatures

@@ -139,3 +139,13 @@ def test_a_sketch_on_a_network():
 def test_wrong_arguments(make, sentence):
     with pytest.raises(ValueError, match=sentence):
         make()
+
+
+@pytest.mark.parametrize("way", ["fresh", "kept", "symmetric"])
+def test_a_gradient_that_is_too_long_changes_nothing(way):
+    learner = orfit.ORFit(orfit.Linear(5), Sketch(4, way), w0=np.zeros(5, np.float32))
+    learner.learn(np.eye(5)[0], 1.0)
+    with pytest.raises(ValueError, match="scale x"):
+        learner.learn(np.eye(5)[1] * 1e25, 1.0)
+    learner.learn(np.eye(5)[2], 1.0)
+    assert learner.predict(np.eye(5)[:3]) == pytest.approx([1.0, 0.0, 1.0], abs=1e-5)

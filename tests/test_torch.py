@@ -544,3 +544,85 @@ def test_rows_on_the_tangent_are_learned_in_coordinates(dtype, outputs, noise, r
     assert together.seen == 60
     later = torch.as_tensor(X[:4], dtype=dtype)
     assert np.abs(together.predict(later) - one_by_one.predict(later)).max() <= 10 * bar
+
+
+def test_a_class_that_the_module_has_no_output_for(rng):
+    model = orfit.TorchModel(mlp(outputs=3), tangent=True, outputs="label")
+    learner = orfit.ORFit(model, 4)
+    X = rng.standard_normal((12, 5))
+    with pytest.raises(ValueError, match="3 outputs, so a class is at most 2; y has 7"):
+        learner.learn_each(X, [0, 1, 2, 0, 1, 2, 0, 1, 2, 7, 0, 1])
+    assert learner.seen == 9
+
+
+def test_gradients_where_the_caller_wants_none(rng):
+    X, y = rng.standard_normal((6, 5)), rng.standard_normal(6)
+    learners = [orfit.ORFit(orfit.TorchModel(mlp()), 4) for _ in range(3)]
+    learners[0].learn_each(X, y)
+    with torch.no_grad():
+        learners[1].learn_each(X, y)
+    with torch.inference_mode():
+        learners[2].learn_each(torch.from_numpy(X), y)
+    assert all(bool((learner.w == learners[0].w).all()) for learner in learners)
+
+
+@pytest.mark.parametrize(
+    "other", [{"prior": 4.0}, {"parameters": ["0.*"]}, {"outputs": "label", "target": 2.0}]
+)
+def test_loading_with_a_model_of_other_settings_is_refused(other, rng, tmp_path):
+    first = {"outputs": "label"} if "outputs" in other else {}
+    learner = orfit.ORFit(orfit.TorchModel(mlp(outputs=2), **first), 3)
+    learner.learn(rng.standard_normal(5), 1 if first else [0.0, 1.0])
+    learner.save(tmp_path / "learner.safetensors")
+    with pytest.raises(orfit.CheckpointError, match="saved with a model of"):
+        orfit.load(tmp_path / "learner.safetensors", orfit.TorchModel(mlp(outputs=2), **other))
+
+
+def test_a_parameter_with_two_names_is_one():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+            self.b.weight = self.a.weight
+
+        def forward(self, x):
+            return self.b(torch.tanh(self.a(x)))[:, 0]
+
+    learner = orfit.ORFit(orfit.TorchModel(Tied()), 2)
+    learner.learn([1.0, 2.0, 3.0], 1.0)
+    state = learner.model.state_dict(learner.w)
+    assert (state["a.weight"] == state["b.weight"]).all()
+
+
+def test_a_step_into_overflow_is_halved():
+    class Exponential(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(2, dtype=torch.float64))
+
+        def forward(self, x):
+            return torch.exp(x @ self.weight)
+
+    learner = orfit.ORFit(orfit.TorchModel(Exponential()), steps=60, tolerance=1e-3)
+    learner.learn([1.0, 0.5], 1e3)  # exp(999) is no number
+    assert learner.predict([1.0, 0.5]) == pytest.approx(1e3)
+
+
+def test_what_is_not_learned_must_be_what_it_was(rng, tmp_path):
+    learner = orfit.ORFit(orfit.TorchModel(mlp(), parameters=["2.*"]), 3)
+    learner.learn(rng.standard_normal(5), 1.0)
+    learner.save(tmp_path / "learner.safetensors")
+    same = orfit.TorchModel(mlp(), parameters=["2.*"])
+    assert orfit.load(tmp_path / "learner.safetensors", same).seen == 1
+    other = orfit.TorchModel(mlp(seed=1), parameters=["2.*"])
+    with pytest.raises(orfit.CheckpointError, match="saved with a model of"):
+        orfit.load(tmp_path / "learner.safetensors", other)
+
+
+def test_inputs_that_the_module_cannot_take():
+    learner = orfit.ORFit(orfit.TorchModel(mlp()), 3)
+    with pytest.raises(ValueError, match=r"failed on torch.int64 inputs of shape \(1, 5\)"):
+        learner.learn([1, 2, 3, 4, 5], 1.0)
+    with pytest.raises(ValueError, match=r"failed on torch.float64 inputs of shape \(1, 4\)"):
+        learner.learn([1.0, 2.0, 3.0, 4.0], 1.0)
+    assert learner.seen == 0

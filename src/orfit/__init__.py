@@ -18,6 +18,7 @@ from orfit.learners import (
     Update,
     Updates,
     load,
+    warm_up,
 )
 from orfit.models import Linear
 
@@ -52,4 +53,5 @@ __all__ = [
     "datasets",
     "load",
     "memory",
+    "warm_up",
 ]

@@ -15,12 +15,15 @@ barriers in every call, and where another process holds a core each barrier cost
 import numpy as np
 from numba import get_num_threads, njit, prange
 
+from orfit.small import MUCH
+
 EPS = np.finfo(np.float64).eps
 
 BLOCK = 8192  # numbers of one vector that are worked on at a time
 TURNED = 392  # the same where many vectors are worked on at once; 512 apart, they would share lines
 PARALLEL = 1 << 16  # parameters above which threads pay
 MANY = 64  # directions above which they share small matrices, too
+LONG = 2.0  # combinations of rows, beside their lengths, that still count as short
 LIGHT = 1 << 24  # products up to which a basis is written out rather than few of it exchanged
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
@@ -229,7 +232,11 @@ def norms(X):
     """The lengths of the rows of X, by plain squares."""
     lengths = np.empty(len(X))
     for row in range(len(X)):
-        lengths[row] = np.sqrt(dot(X[row], X[row]))
+        square = 0.0
+        for begin in range(0, X.shape[1], BLOCK):  # a sum of float32 is not to grow too long
+            part = X[row, begin : begin + BLOCK]
+            square += dot(part, part)
+        lengths[row] = np.sqrt(square)
     return lengths
 
 
@@ -306,6 +313,14 @@ def gram_part(rows, stored, start, stop, out):
         end = min(begin + TURNED, stop)
         for i in range(stored):
             add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
+
+
+@compiled
+def mirror(A):
+    """Make the upper triangle that of the lower."""
+    for i in range(len(A)):
+        for j in range(i):
+            A[j, i] = A[i, j]
 
 
 @compiled
@@ -437,9 +452,8 @@ def gram_shared(rows, stored, gram, threads):
     size = rows.shape[1]
     for t in prange(threads):
         gram_part(rows, stored, size * t // threads, size * (t + 1) // threads, parts[t])
-    for i in range(stored):
-        for j in range(i + 1):
-            gram[i, j] = gram[j, i] = parts[:, i, j].sum()
+    gram[:] = parts.sum(axis=0)
+    mirror(gram)
 
 
 @compiled
@@ -560,7 +574,7 @@ def write_out(rows, stored, W, S, base, k, owed, w, cured, threads):
 
 
 @compiled
-def exchange_few(rows, stored, W, S, k, owed, w, threads):
+def exchange_few(rows, stored, W, S, base, k, owed, w, threads):
     """The same with U turned so that few rows change; W becomes k×k. Costs (2 k + s) s p.
 
     U = Q₁ A + Q₂ C, for the k first and s further directions: at most s have been exchanged, so
@@ -581,18 +595,18 @@ def exchange_few(rows, stored, W, S, k, owed, w, threads):
         for j in range(r):
             AZ[i, j] = dot(A[i], Z[j])
     Y = complement(A, AZ, r)
-    M, along_rows = np.empty((r, stored)), np.empty((r, stored))
+    M, combined = np.empty((r, stored)), np.empty((r, stored))
     for j in range(r):
         for i in range(k):
             M[j, i] = AZ[i, j] - Y[j, i]
         for i in range(s):
             M[j, k + i] = dot(C[i], Z[j])
-    in_rows(M, r, S, k, stored, along_rows)
+    in_rows(M, r, S, base, stored, combined)
     V = Y.T.copy()
     if threads > 1:
-        exchange_shared(rows, along_rows, V, owed, w, threads)
+        exchange_shared(rows, combined, V, owed, w, threads)
     else:
-        exchange(rows, along_rows, V, owed, w, 0, rows.shape[1])
+        exchange(rows, combined, V, owed, w, 0, rows.shape[1])
     W[:] = 0.0
     for i in range(k):
         for j in range(k):
@@ -608,7 +622,11 @@ def cure(rows, W, threads):
     """Change W so that U = (W rows)ᵀ is orthonormal again: U ← U (3 I − UᵀU) / 2."""
     k, stored = W.shape
     gram = np.empty((stored, stored))
-    gram_shared(rows, stored, gram, threads)
+    if threads > 1:
+        gram_shared(rows, stored, gram, threads)
+    else:
+        gram_part(rows, stored, 0, rows.shape[1], gram)
+        mirror(gram)
     half, turned = np.empty((k, stored)), np.empty((k, stored))
     product(W, k, stored, gram, stored, half)
     correction = np.empty((k, k))
@@ -689,7 +707,7 @@ def walk(
             if cured or base < k or stored * k * size < LIGHT:
                 write_out(rows, stored, W, S, base, k, owed, w, cured, threads)
             else:
-                exchange_few(rows, stored, W, S, k, owed, w, threads)
+                exchange_few(rows, stored, W, S, base, k, owed, w, threads)
             stored = base = k
             owed[:] = 0.0
         x, norm = X[row], norms[row]
@@ -705,7 +723,10 @@ def walk(
         square -= coordinates(W, k, stored, hat, c, along)
         along_rows(S, base, stored, along, coefficients)
         t = np.sqrt(max(square, 0.0))
-        explicit = not t > 0.5 * norm  # what is left must be seen to be known
+        # What is left must be formed where subtracting magnifies rounding, by |c| / t; or where
+        # the row would be written as a long combination, which its successors magnify in turn.
+        long = dot(coefficients[:stored], coefficients[:stored]) > (LONG * t) ** 2
+        explicit = long or not t > MUCH * norm
         new = True
         if explicit:
             g = rows[stored]
@@ -727,23 +748,23 @@ def walk(
         if not new:
             t = 0.0
         # Fit: Δw = (t o + U (I − D) c) residual / (gᵀPg + R), where I − D = R / (σ² + R).
-        scale = t * t + noise
-        span = t * t  # |t o + U (I − D) c|²
+        total = t * t + noise
+        reach = t * t  # |t o + U (I − D) c|²
         if noise > 0:
             for j in range(stored):
                 along[j] = 0.0
             for i in range(k):
                 part = c[i] * (noise / (sigma[i] * sigma[i] + noise))
-                scale += part * c[i]
-                span += part * part
+                total += part * c[i]
+                reach += part * part
                 for j in range(stored):
                     along[j] += part * W[i, j]
-        step, length = 0.0, np.sqrt(span)
+        step, length = 0.0, np.sqrt(reach)
         for h in range(q):
             residual = Y[row, h] - f[h]
-            alpha[h] = 0.0 if scale == 0 else residual * (length / scale)
+            alpha[h] = 0.0 if total == 0 else residual * (length / total)
             told[row, 3 + h] = f[h]
-            told[row, 3 + q + h] = residual if scale == 0 else residual * (noise / scale)
+            told[row, 3 + q + h] = residual if total == 0 else residual * (noise / total)
             step = np.hypot(step, alpha[h])
         if not step < most:
             sigma[:k] = unfaded[:k]

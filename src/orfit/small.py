@@ -10,6 +10,11 @@ from scipy.linalg import blas, lapack
 
 from orfit.door import Array
 
+# What must be left of a gradient for one projection to be enough. A direction inherits
+# what its predecessors lack of being orthogonal, times |c| / t: up to 1 that adds up slowly, beyond
+# it grows like a power.
+MUCH = 0.5**0.5
+
 
 def frobenius(A: Array) -> float:
     """The root of the sum of squares, also where the squares overflow."""
@@ -202,6 +207,8 @@ def fit(B: Array, noise: float, residual: Array) -> tuple[Array, Array]:
     squares.
     """
     steps, n = B.shape
+    if steps == 0:
+        return np.zeros((0, *residual.shape[1:])), residual
     if noise > 0:
         if n == 1:
             length = frobenius(B)
@@ -213,8 +220,6 @@ def fit(B: Array, noise: float, residual: Array) -> tuple[Array, Array]:
         return W @ (gain * along.T).T, residual - Vt.T @ ((1 - left) * along.T).T
     if steps == n:
         return linalg.solve_triangular(B, residual, trans="T"), np.zeros_like(residual)
-    if steps == 0:
-        return np.zeros((0, *residual.shape[1:])), residual
     # Long rows first, then pivoted Householder: stable row by row, so that rows of very
     # different scale in one block all count (Cox and Higham, 1998).
     order = np.argsort(-np.abs(B).max(axis=0), kind="stable")

@@ -9,6 +9,7 @@ from orfit.learners.orfit import OneStepSGD, ORFit, SaturationWarning
 from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.sgd import SGD
 from orfit.learners.update import Update, Updates
+from orfit.learners.warm_up import warm_up
 
 __all__ = [
     "EKF",
@@ -24,4 +25,5 @@ __all__ = [
     "Update",
     "Updates",
     "load",
+    "warm_up",
 ]

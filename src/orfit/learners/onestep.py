@@ -47,9 +47,9 @@ class OneStep(Learner):
         self.memory = memory
         self.noise = noise
         self.forgetting = forgetting
-        memory.claim(self._w)
+        memory.claim(self._written)
         # No parameter is larger than this: from it the compiled loop knows that none overflows.
-        self._reach = float(abs(self._w).max())
+        self._reach = float(abs(self._written).max())
 
     def _learn_rows(self, X: Array, Y: Array) -> Updates:
         # As many gradients at a time as fill a few megabytes, or the memory has.
@@ -89,7 +89,7 @@ class OneStep(Learner):
             told = inside._learn_rows(inside.gradients(coordinates, F), residual)
         except ValueError:  # a row that must be refused: one by one it is seen which
             return None
-        k, move, moved = len(parts.C), inside._w, tall.copy(w)
+        k, move, moved = len(parts.C), inside._w.astype(np.float64), tall.copy(w)
         moved += tall.convert(w, parts.move(move[:k], move[k:]))
         if not math.isfinite(moved.sum()):
             return None
@@ -169,10 +169,11 @@ class _Inside(OneStep):
     """A learner in coordinates along directions: what `learner` is, for a model of that size."""
 
     def __init__(self, size: int, learner: OneStep, memory: Principal) -> None:
-        heads = learner.model.heads
+        heads, dtype = learner.model.heads, memory.frame.rows.dtype
         super().__init__(
             Linear(size, heads=heads, features=lambda Z: Z),
             memory,
+            np.zeros(size if heads is None else (size, heads), dtype),
             noise=learner.noise,
             forgetting=learner.forgetting,
         )
@@ -180,6 +181,7 @@ class _Inside(OneStep):
 
     def gradients(self, coordinates: Array, F: Array) -> Array:
         """The model's inputs: (n, size), or (n, size, c) where c outputs share one w."""
+        coordinates = coordinates.astype(self._written.dtype)
         if self.model.heads is not None or F.ndim == 1:
             return np.ascontiguousarray(coordinates.T)
         return coordinates.T.reshape(*F.shape, -1).swapaxes(1, 2)

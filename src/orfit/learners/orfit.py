@@ -112,7 +112,10 @@ class ORFit(OneStep):
         share = 1.0
         while share > SHORTEST:
             ahead = w + share * displacement
-            _, residual, G = self._linearize(ahead, X, Y)
+            try:
+                _, residual, G = self._linearize(ahead, X, Y)
+            except ValueError:  # there the model leaves the finite numbers
+                residual = np.array([np.inf])
             if small.frobenius(residual) < small.frobenius(left):
                 return ahead, residual, G
             share /= 2

@@ -230,7 +230,7 @@ def split_by_columns(frame: Frame, G: Any, norms: Array, makers: small.Makers | 
     along = C if frame.W is None or makers is None else frame.W @ C
     O, T, grown = tall.orthonormalise(G_perp, along, norms, makers)
     pivots = small.pivots(T)
-    if (np.abs(T[range(len(T)), pivots]) < 0.5 * norms[pivots]).any():
+    if (np.abs(T[range(len(T)), pivots]) < small.MUCH * norms[pivots]).any():
         E = frame.coordinates(O)
         ones = np.full(len(T), 0.5 / tall.cutoff(G.dtype))
         O, F, _ = tall.orthonormalise(frame.subtract(O, E), E[:0], ones, None)

@@ -36,6 +36,7 @@ class Principal(Bounded):
     _work: Array | None = None  # for the compiled loop: new memory faults its pages in
     _owed: Array | None = None  # q×room, what steps have still to add to w, along the frame's Q
     _moved: Array | None = None  # p×q, the same, written out since Q changed
+    _added: Any = None  # both of them, once somebody has asked, until the next step
 
     def trim(self) -> None:
         excess = self.rank - self.m
@@ -45,12 +46,18 @@ class Principal(Bounded):
             self._turn_to_principal_axes()
 
     def fold(self, past: BasisSplit) -> None:
-        self._moved, self._owed = self.owed(), None
+        self._moved, self._owed, self._added = self.owed(), None, None
         super().fold(past)
 
     def owed(self) -> Any:
         if self._owed is None:
             return self._moved
+        if self._added is None:
+            self._added = self._add_up()
+        return self._added
+
+    def _add_up(self) -> Any:
+        assert self._owed is not None
         rows, stored = self.frame.rows, self.frame.stored
         compiled, size = kernels(), rows.shape[1]
         if compiled is None:  # what is owed was loaded
@@ -64,7 +71,7 @@ class Principal(Bounded):
         return heads.T
 
     def forgive(self) -> None:
-        self._owed = self._moved = None
+        self._owed = self._moved = self._added = None
 
     def walk(
         self, w: Array, G: Array, Y: Array, *, noise: float, forgetting: float, reach: float
@@ -76,6 +83,9 @@ class Principal(Bounded):
         where a step might overflow. None, and nothing done, where numbers are so large or small
         that plain squares, or what is left of them beside the largest, will not do.
         """
+        if self._moved is not None:
+            w += self.owed()
+            self.forgive()
         compiled = kernels()
         assert compiled is not None
         rows = G.T if G.flags.writeable else G.T.copy()  # numba compiles anew for read-only arrays
@@ -101,7 +111,8 @@ class Principal(Bounded):
         """The same memory in the coordinates along [U O]."""
         k, size = len(parts.C), len(parts.C) + len(parts.T)
         inside = Principal(self.m)
-        inside.bind(np.empty((size, 1)))
+        # In the same dtype: what is rounding there is rounding here.
+        inside.bind(np.empty((size, 1), tall.numpy_dtype(self.frame.rows)))
         inside.frame.rows[:k] = np.eye(k, size)
         inside.frame.stored, inside.frame.makers = k, None
         inside._root, inside._axes, inside._damped = self._root, self._axes, self._damped
@@ -110,7 +121,7 @@ class Principal(Bounded):
     def become(self, inside: "Principal", parts: Parts) -> None:
         """Take over what a memory has seen in the coordinates along [U O]."""
         self.frame.append(parts)  # first, since it may fail for want of memory
-        self.frame.turn(inside.frame.combine(np.eye(inside.rank)))
+        self.frame.turn(inside.frame.combine(np.eye(inside.rank)).astype(np.float64))
         self.frame.settle()
         self.frame.makers = None
         self._root, self._axes, self._damped = inside._root, inside._axes, inside._damped
@@ -137,6 +148,7 @@ class Principal(Bounded):
             S[base:stored, :stored], S[base:stored, stored:] = frame.S, 0.0
         if self._owed is None:
             self._owed = np.zeros((w.shape[1], room))
+        self._added = None
         stored, base, frame.rotations, k, exact, learned = compiled.walk(
             frame.rows,
             stored,

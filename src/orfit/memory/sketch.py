@@ -75,6 +75,10 @@ class Sketch(Basis):
 
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> SketchSplit:
         past = super().split(G, noise, forgetting)
+        # What is kept are sums of products with gradients; but for the fresh way, of their squares.
+        most = tall.SAFE[tall.numpy_dtype(G)][1]
+        if past.norms.max() > (most if self.way == "fresh" else most**0.5):
+            raise ValueError("a gradient is too long for a sketch of its squares: scale x")
         return SketchSplit(
             past.parts, past.norms, past.gamma, past.noise, past.damped, G, forgetting
         )

@@ -3,7 +3,7 @@
 import fnmatch
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,6 +73,7 @@ class TorchModel:
         self.size = sum(self._sizes)
         self._scale = self._scales(prior)
         self._start = self.vector(module.state_dict())
+        self._outputs: int | None = None  # how many the module has, known when first needed
 
     # What a learner asks of a model.
 
@@ -109,7 +110,7 @@ class TorchModel:
 
     def _observe_label(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
         """F, the residual and the gradients of the outputs that the classes Y belong to."""
-        classes = self._classes(Y)
+        classes = self._classes(w, X, Y)
         at = self._start if self.tangent else w
         with self._evaluating():
             F_at, rows = self._gradients(at, X, classes)
@@ -118,13 +119,19 @@ class TorchModel:
 
     def settings(self) -> dict[str, Any]:
         """What can be compared; the module itself is code. A tangent is bound to where it began."""
-        plain = {"module": "code", "tangent": self.tangent, "outputs": self.outputs}
-        if not self.tangent:
-            return plain
-        seen = hashlib.sha256()
-        for values in self.module.state_dict().values():
-            seen.update(np.ascontiguousarray(values.detach().cpu()).tobytes())
-        return plain | {"started_at": seen.hexdigest()}
+        plain = {
+            "module": "code",
+            "tangent": self.tangent,
+            "outputs": self.outputs,
+            "target": self.target,
+            "parameters": list(self._learned),
+            "prior": None if self._scale is None else _fingerprint([self._scale]),
+        }
+        state = self.module.state_dict()
+        learned = self._aliases()
+        fixed = [values for name, values in state.items() if name not in learned]
+        plain["fixed"] = _fingerprint(fixed) if fixed else None
+        return plain | {"started_at": _fingerprint(state.values())} if self.tangent else plain
 
     def __repr__(self) -> str:
         tangent = ", tangent=True" if self.tangent else ""
@@ -144,13 +151,21 @@ class TorchModel:
 
     def state_dict(self, w: Tensor) -> dict[str, Tensor]:
         """The module's state with the parameters `w`."""
-        return {**self.module.state_dict(), **self._named(w)}
+        learned = self._named(w)
+        every = {alias: learned[name] for alias, name in self._aliases().items()}
+        return {**self.module.state_dict(), **every}
 
     def vector(self, state: Mapping[str, Tensor]) -> Tensor:
         """w, from a state of the module."""
         parts = [state[name].detach().reshape(-1) for name in self._learned]
         w = torch.cat(parts)
         return w if self._scale is None else w / self._scale
+
+    def _aliases(self) -> dict[str, str]:
+        """All names of learned parameters, and the one that is used here: tied ones have more."""
+        names = {id(parameter): name for name, parameter in self._learned.items()}
+        every = self.module.named_parameters(remove_duplicate=False)
+        return {alias: names[id(p)] for alias, p in every if id(p) in names}
 
     def _named(self, w: Tensor) -> dict[str, Tensor]:
         w = w if self._scale is None else w * self._scale
@@ -160,7 +175,12 @@ class TorchModel:
     # Predictions and gradients.
 
     def _call(self, w: Tensor, X: Tensor) -> Tensor:
-        F = functional_call(self.module, self._named(w), (X,))
+        try:
+            F = functional_call(self.module, self._named(w), (X,))
+        except (RuntimeError, TypeError, IndexError) as error:
+            raise ValueError(
+                f"the module failed on {X.dtype} inputs of shape {tuple(X.shape)}: {error}"
+            ) from error
         if not isinstance(F, torch.Tensor) or F.ndim not in (1, 2) or len(F) != len(X):
             shape = tuple(F.shape) if isinstance(F, torch.Tensor) else type(F).__name__
             raise ValueError(
@@ -204,13 +224,15 @@ class TorchModel:
 
     def _one_by_one(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
         """The same for one input, by plain backward passes."""
-        w = w.requires_grad_()
-        F = self._one(w, X[0])
-        F = F if classes is None else F[classes]
-        rows = torch.empty((len(F), self.size), dtype=w.dtype, device=w.device)
-        for i in range(len(F)):
-            rows[i] = torch.autograd.grad(F[i], w, retain_graph=i + 1 < len(F))[0]
-        w.requires_grad_(False)
+        with torch.inference_mode(False), torch.enable_grad():  # wherever the caller is
+            w = w.clone() if w.is_inference() else w
+            w.requires_grad_()
+            F = self._one(w, X[0].clone() if X.is_inference() else X[0])
+            F = F if classes is None else F[classes]
+            rows = torch.empty((len(F), self.size), dtype=w.dtype, device=w.device)
+            for i in range(len(F)):
+                rows[i] = torch.autograd.grad(F[i], w, retain_graph=i + 1 < len(F))[0]
+            w.requires_grad_(False)
         return (F.detach() if len(F) == 1 else F.detach()[None]), rows
 
     def _moved(self, F: Tensor, rows: Tensor, w: Tensor) -> Array:
@@ -223,9 +245,17 @@ class TorchModel:
         F = F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F
         return np.asarray(F.detach().cpu(), dtype=np.float64)
 
-    def _classes(self, Y: Array) -> Tensor:
+    def _classes(self, w: Tensor, X: Tensor, Y: Array) -> Tensor:
         if Y.ndim != 1 or (Y != np.floor(Y)).any() or (Y < 0).any():
             raise ValueError('with outputs="label", y must be a class: a whole number from 0 on')
+        if self._outputs is None:
+            with self._evaluating(), torch.no_grad():
+                self._outputs = self._call(w, X[:1]).numel()
+        if (Y >= self._outputs).any():
+            raise ValueError(
+                f"the module has {self._outputs} outputs, so a class is at most "
+                f"{self._outputs - 1}; y has {Y.max():.0f}"
+            )
         return torch.as_tensor(Y.astype(np.int64), device=self._start.device)
 
     def _scales(self, prior: Prior) -> Tensor | None:
@@ -263,6 +293,13 @@ class TorchModel:
         finally:
             for part in training:
                 part.training = True
+
+
+def _fingerprint(tensors: Iterable[Tensor]) -> str:
+    seen = hashlib.sha256()
+    for values in tensors:
+        seen.update(np.ascontiguousarray(values.detach().cpu()).tobytes())
+    return seen.hexdigest()
 
 
 def _refuse_dropout(module: nn.Module) -> None:

@@ -436,3 +436,17 @@ def test_rounding_of_float32_is_rounding_in_coordinates(rng, monkeypatch):
 def test_warming_up_compiles_the_loop():
     orfit.warm_up()
     assert kernels.walk.signatures
+
+
+def test_long_steps_there_and_back_are_no_overflow():
+    """Only where w itself would leave the numbers is a step refused."""
+    learner = orfit.ORFit(orfit.Linear(3), 1, w0=np.zeros(3, np.float32))
+    X = np.eye(3)[np.arange(3000) % 2]
+    y = np.where(np.arange(3000) % 4 < 2, 1e35, -1e35)
+    learner.learn_each(X, y)
+    assert learner.seen == 3000
+    for x, label in zip(X[:2000], y, strict=False):
+        learner.learn(x, label)
+    assert learner.seen == 5000
+    with pytest.raises(ValueError, match="overflows"):
+        learner.learn([0.0, 0.0, 1.0], 1e39)

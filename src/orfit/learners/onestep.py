@@ -140,12 +140,29 @@ class OneStep(Learner):
             return None
         w = self._written.reshape(len(self._written), -1, order="F")
         labels = np.ascontiguousarray(Y.reshape(len(Y), -1))
-        told = memory.walk(
-            w, phi.T, labels, noise=self.noise, forgetting=self.forgetting, reach=self._reach
-        )
-        if told is not None:
-            self._reach += float(told[:, 0].sum())
-        return told
+        return self._walk_on(memory, w, phi, labels)
+
+    def _walk_on(self, memory: Principal, w: Array, phi: Array, labels: Array) -> Array | None:
+        told = np.empty((0, 3 + 2 * labels.shape[1]))
+        while True:
+            more = memory.walk(
+                w,
+                phi[len(told) :].T,
+                labels[len(told) :],
+                noise=self.noise,
+                forgetting=self.forgetting,
+                reach=self._reach,
+            )
+            if more is None:
+                return told if len(told) else None
+            told = np.concatenate([told, more]) if len(told) else more
+            before, self._reach = self._reach, self._reach + float(more[:, 0].sum())
+            if len(told) == len(phi):
+                return told
+            # Steps there and back add up: before one is refused, see how far w really is.
+            self._reach = float(abs(self._w).max())
+            if not self._reach < before:
+                return told
 
     def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
         """Move w and remember G; |Δw|, the novelty, and what is left of the residual."""

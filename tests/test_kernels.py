@@ -450,3 +450,49 @@ def test_long_steps_there_and_back_are_no_overflow():
     assert learner.seen == 5000
     with pytest.raises(ValueError, match="overflows"):
         learner.learn([0.0, 0.0, 1.0], 1e39)
+
+
+def played(seed, tmp_path):
+    """A learner after rows, blocks, a memory used by itself, copies and files, in any order."""
+    rng = np.random.default_rng(seed)
+    p, heads = int(rng.integers(5, 60)), [None, 3][seed % 2]
+    m, noise = int(rng.integers(1, min(p, 20))), float(rng.choice([0.0, 1e-3, 1.0]))
+    model = orfit.Linear(p, heads=heads)
+    learner = orfit.ORFit(model, m, noise=noise, forgetting=float(rng.choice([1.0, 0.97])))
+    along = rng.standard_normal(p) * rng.choice([0.0, 1.0, 2.0])
+    for _ in range(20):
+        n = int(rng.integers(1, 14))
+        X, Y = rng.standard_normal((n, p)) + along, rng.standard_normal((n, heads or 1))
+        Y = Y if heads else Y[:, 0]
+        match rng.integers(0, 6):
+            case 0:
+                learner.learn_batch(X, Y)
+            case 1:
+                for x, y in zip(X, Y, strict=True):
+                    learner.learn(x, y)
+            case 2:
+                learner.memory.absorb(X.T)
+            case 3:
+                learner = copy.deepcopy(learner)
+            case 4:
+                learner.save(tmp_path / "learner.safetensors")
+                learner = orfit.load(tmp_path / "learner.safetensors")
+            case _:
+                learner.learn_each(X, Y)
+    return learner
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_whatever_comes_after_whatever_all_paths_agree(seed, tmp_path, monkeypatch):
+    compiled = played(seed, tmp_path)
+    monkeypatch.setattr("orfit.learners.onestep.CHUNK", 2)
+    monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1)
+    together = played(seed, tmp_path)
+    monkeypatch.setattr("orfit.learners.onestep.kernels", lambda: None)
+    monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 10**9)
+    plain = played(seed, tmp_path)
+    for learner in (compiled, together):
+        assert np.abs(learner.w - plain.w).max() <= 1e-9 * max(1.0, np.abs(plain.w).max())
+        assert learner.memory.sigma == pytest.approx(plain.memory.sigma, rel=1e-9)
+        U = learner.memory.U
+        assert np.abs(U.T @ U - np.eye(U.shape[1])).max() <= 1e-12

@@ -27,6 +27,7 @@ def every_path(request):
         if request.param == "in coordinates":
             patch.setattr("orfit.learners.onestep.CHUNK", 2)
             patch.setattr("orfit.learners.onestep.CHUNKED", 1)
+            patch.setattr("orfit.learners.onestep.FEW", 0)
         yield request.param
 
 

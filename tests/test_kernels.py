@@ -92,6 +92,7 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
         patch.setattr("warnings.warn", lambda *args, **kwargs: None)
         patch.setattr("orfit.kernels.threads", lambda size, rows: threads)
         patch.setattr("orfit.learners.onestep.CHUNKED", chunked)
+        patch.setattr("orfit.learners.onestep.FEW", 0)
         compiled, told = learned()
         patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         plain, expected = learned()
@@ -225,6 +226,7 @@ def test_read_only_input_is_learned_and_left_alone(rng):
 def in_coordinates(monkeypatch):
     monkeypatch.setattr("orfit.learners.onestep.CHUNK", 2)
     monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1)
+    monkeypatch.setattr("orfit.learners.onestep.FEW", 0)
 
 
 def test_in_coordinates_with_noise_before_anything_is_dropped(rng, monkeypatch, tmp_path):
@@ -487,6 +489,7 @@ def test_whatever_comes_after_whatever_all_paths_agree(seed, tmp_path, monkeypat
     compiled = played(seed, tmp_path)
     monkeypatch.setattr("orfit.learners.onestep.CHUNK", 2)
     monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1)
+    monkeypatch.setattr("orfit.learners.onestep.FEW", 0)
     together = played(seed, tmp_path)
     monkeypatch.setattr("orfit.learners.onestep.kernels", lambda: None)
     monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 10**9)

@@ -19,8 +19,9 @@ from orfit.models import Linear, Model
 # to load later: it is used by learners that have as many rows, or rows times parameters.
 WORTH_ROWS, WORTH_WORK = 2000, 1 << 20
 
-# From so many gradients and parameters on, rows are learned in coordinates.
-CHUNK, CHUNKED = 8, 1 << 12
+# From so many gradients and parameters on, rows are learned in coordinates; not for so few
+# directions where there is a compiled loop, which is as fast there.
+CHUNK, CHUNKED, FEW = 8, 1 << 12, 30
 
 
 class OneStep(Learner):
@@ -79,6 +80,8 @@ class OneStep(Learner):
         outputs = 1 if model.heads is not None else math.prod(Y.shape[1:])
         if len(X) < 2 or len(X) * outputs < CHUNK or memory.exact(self.noise):
             return None
+        if memory.rank < FEW and isinstance(model, Linear) and self._loops(Y):
+            return None
         w = self._w
         try:
             F, residual, G = self._linearize(w, X, Y)
@@ -125,15 +128,7 @@ class OneStep(Learner):
     def _walk(self, X: Array, Y: Array) -> Array | None:
         """Learn rows by the compiled loop, where that can be; what `kernels.walk` tells of them."""
         model, memory = self.model, self.memory
-        if type(memory) is not Principal or not isinstance(model, Linear):
-            return None
-        rows = self._seen + len(X)
-        if rows < WORTH_ROWS and rows * model.size < WORTH_WORK:
-            return None
-        if kernels() is None:
-            return None
-        outputs = () if model.heads is None else (model.heads,)
-        if Y.shape[1:] != outputs:  # several outputs share one w, or the labels will be refused
+        if type(memory) is not Principal or not isinstance(model, Linear) or not self._loops(Y):
             return None
         phi = model.phi(X, self._written.dtype)
         if phi.ndim == 3:
@@ -141,6 +136,15 @@ class OneStep(Learner):
         w = self._written.reshape(len(self._written), -1, order="F")
         labels = np.ascontiguousarray(Y.reshape(len(Y), -1))
         return self._walk_on(memory, w, phi, labels)
+
+    def _loops(self, Y: Array) -> bool:
+        """Whether there is a compiled loop for a linear model's rows, and it is worth it."""
+        rows, heads = self._seen + len(Y), self.model.heads
+        if rows < WORTH_ROWS and rows * self.model.size < WORTH_WORK:
+            return False
+        # Else several outputs share one w, or the labels will be refused.
+        fitting = Y.shape[1:] == (() if heads is None else (heads,))
+        return fitting and kernels() is not None
 
     def _walk_on(self, memory: Principal, w: Array, phi: Array, labels: Array) -> Array | None:
         told = np.empty((0, 3 + 2 * labels.shape[1]))

@@ -78,10 +78,10 @@ class Principal(Bounded):
     ) -> Array | None:
         """Learn G's columns one after another, compiled: n×(3 + 2q), see `kernels.walk`.
 
-        w: p×q; what it moves by may be `owed`. With that, none of it is larger than `reach`. Y:
-        n×q. Stops short, with fewer rows told,
-        where a step might overflow. None, and nothing done, where numbers are so large or small
-        that plain squares, or what is left of them beside the largest, will not do.
+        w: p×q; what it moves by may be `owed`; with that, none is larger than `reach`. Y: n×q.
+        Stops short, with fewer rows told, where a step might overflow. None, and nothing learned,
+        where numbers are so large or small that plain squares, or what is left of them beside the
+        largest, will not do.
         """
         if self._moved is not None:
             w += self.owed()

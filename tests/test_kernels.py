@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import oracles
 import orfit
-from orfit import kernels, small
+from orfit import kernels, small, tall
 from orfit.memory.frame import Frame, split_by_gram
 
 seeds = st.integers(0, 2**32 - 1)
@@ -109,36 +109,93 @@ def test_the_compiled_loop_is_the_plain_one(  # noqa: PLR0917
     assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
 
 
-@pytest.mark.parametrize("way", ["write out", "write out, cured", "exchange few"])
-@given(seed=seeds, k=st.integers(1, 12), extra=st.integers(1, 12), threads=st.integers(1, 2))
-def test_making_room_keeps_the_span(way, seed, k, extra, threads):
-    """The exchange of a few directions, and writing all of them out, give the same U."""
+@pytest.mark.parametrize("crooked", [False, True])
+@given(
+    seed=seeds,
+    k=st.integers(1, 12),
+    extra=st.integers(1, 12),
+    threads=st.integers(1, 2),
+    cured=st.booleans(),
+)
+def test_making_room_keeps_the_span(  # noqa: PLR0917
+    crooked, seed, k, extra, threads, cured
+):
+    """Rows folded into the others, or all of them written out: the same U, and w is paid."""
     rng = np.random.default_rng(seed)
     stored, p, q = k + extra, 40, 1 + seed % 2
     directions = np.linalg.qr(rng.standard_normal((p, stored)))[0].T.copy()
-    S = np.eye(stored) + np.tril(rng.standard_normal((stored, stored)), -1) / np.sqrt(stored)
-    S[:k] = np.eye(k, stored)
-    rows = np.linalg.solve(S, directions)  # the last of them as gradients come
-    W = np.zeros((stored, stored))
-    W[:k] = np.linalg.qr(rng.standard_normal((stored, k)))[0].T
+    mixed = np.eye(stored) + np.tril(rng.standard_normal((stored, stored)), -1) / np.sqrt(stored)
+    rows = np.linalg.solve(mixed, directions)  # as gradients come
+    turned = np.linalg.qr(rng.standard_normal((stored, k)))[0].T
     if seed % 3 == 0:  # as after a few steps: some directions gone, the others as they were
-        W[:k] = np.eye(stored)[rng.permutation(stored)[:k]]
-    U = W[:k] @ directions
+        turned = np.eye(stored)[rng.permutation(stored)[:k]]
+    W = np.zeros((stored, stored))
+    W[:k] = turned @ mixed
+    U = W[:k] @ rows
     w, owed = rng.standard_normal((q, p)), rng.standard_normal((q, stored))
     moved = w + owed @ rows
-    if way == "exchange few":
-        kernels.exchange_few(rows, stored, W, S, k, k, owed, w, threads)
-    else:
-        cured = way.endswith("cured")
-        kernels.write_out(rows, stored, W, S, k, k, owed, w, cured, threads)
+    if crooked:
+        rows[:k] *= 1e6
+        W[:k, :k] /= 1e6
+        owed[:, :k] /= 1e6
+    kernels.make_room(rows, stored, W, k, owed, w, cured, threads)
     assert np.abs(w - moved).max() <= 1e-12
     assert np.abs(W[:k, :k] @ rows[:k] - U).max() <= 1e-13
-    assert np.abs(rows[:k] @ rows[:k].T - np.eye(k)).max() <= 1e-13
+    assert (W[:, k:] == 0).all()
+
+
+@given(seeds, st.integers(1, 9), st.integers(0, 12), st.integers(1, 9))
+def test_the_vectors_that_can_be_spared(seed, k, stored, extra):
+    """C = (E + Y) C[stay], with what stays in its place, and the basis is folded by the same."""
+    rng = np.random.default_rng(seed)
+    r = max(1, k + extra - stored)
+    s, p = stored + r, 30
+    C = np.linalg.qr(rng.standard_normal((s, k)))[0]
+    stay, Y = small.spare(C, stored)
+    E = np.zeros((s, k))
+    E[stay, range(k)] = 1
+    assert np.abs((E + Y) @ C[stay] - C).max() <= 1e-13
+    assert (Y[stay] == 0).all()
+    assert all(j == place for place, j in enumerate(stay) if j < min(k, stored))
+    rows, N = rng.standard_normal((max(k, stored), p)), rng.standard_normal((p, r))
+    lengths = np.linalg.norm(N, axis=0)
+    expected = (E + Y).T @ np.vstack([rows[:stored], N.T / lengths[:, None]])
+    Y[stored:] /= lengths[:, None]
+    with pytest.MonkeyPatch.context() as patch:
+        if seed % 2:
+            patch.setattr(
+                "orfit.tall.blocks", lambda *_: [slice(0, 7), slice(7, 29), slice(29, 40)]
+            )
+        tall.exchange(rows, stay, Y, np.asfortranarray(N), lengths)
+    assert np.abs(rows[:k] - expected).max() <= 1e-12
+
+
+@given(seeds, st.integers(1, 20), st.integers(1, 8), st.floats(0, 6))
+def test_how_much_the_inverse_magnifies(seed, k, extra, digits):
+    """Elimination keeps W = L U in the order of its pivots, and the estimate is near the truth."""
+    rng = np.random.default_rng(seed)
+    W = rng.standard_normal((k, k + extra)) * 10 ** rng.uniform(-digits, 0, (k, 1))
+    E, order = W.copy(), np.arange(k + extra)
+    assert kernels.eliminate(E, order)
+    L, U = np.tril(E[:, :k], -1) + np.eye(k), np.triu(E)
+    assert np.abs(L @ U - W[:, order]).max() <= 1e-13
+    assert (np.abs(U) <= np.abs(np.diag(U))[:, None] * (1 + 1e-15)).all()
+    expected = np.linalg.norm(np.linalg.inv(W[:, order[:k]]), 2)
+    assert 0.3 * expected <= kernels.magnified(E) <= 1.001 * expected
+
+
+def test_a_crooked_choice_is_none():
+    """Kahan's matrix: elimination with pivots sees nothing of how nearly singular it is."""
+    sine, cosine = 0.6, 0.8
+    kahan = np.triu(-cosine * np.ones((60, 60)), 1) + np.eye(60)
+    kahan *= (sine ** np.arange(60))[:, None]
+    assert small.spare(np.vstack([kahan.T, np.zeros((3, 60))]), 60) is None
+    assert small.spare(np.zeros((5, 2)), 3) is None
 
 
 @pytest.mark.parametrize("in_coordinates", [False, True])
 def test_a_large_basis(in_coordinates, rng, monkeypatch):
-    """Above `LIGHT` rows exchange directions, blocks are products of matrices: as verbatim."""
+    """Rows fold directions, blocks are products of matrices: as verbatim."""
     monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1 if in_coordinates else 10**9)
     X, y = rng.standard_normal((120, 6000)), rng.standard_normal(120)
     blocks = [(X[i : i + 1], y[i : i + 1]) for i in range(120)]
@@ -377,13 +434,13 @@ def test_owed_steps_outlive_a_change_of_the_memory(rng):
 
 
 def test_rows_that_a_block_left_behind_are_directions(rng):
-    """After a block `stored` exceeds the rank: what S holds for those rows must not be read."""
+    """After a block `stored` exceeds the rank: what the loop worked on before must not be read."""
     X, y = rng.standard_normal((90, 6000)), rng.standard_normal(90)
     learner = orfit.ORFit(orfit.Linear(6000), 49)
     learner.learn_batch(X[:40], y[:40])
     learner.learn_batch(X[40:60], y[40:60])
     room = len(learner.memory.frame.rows)
-    learner.memory._work = np.full((5, room + 6, room), np.nan)
+    learner.memory._work = np.full((4, room + 6, room), np.nan)
     for x, label in zip(X[60:], y[60:], strict=True):
         learner.learn(x, label)
     U = learner.memory.U

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import orfit
-from orfit import tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
+from orfit import small, tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
 from orfit.learners.update import Updates
 from orfit.memory import Latest, Principal, Random, Unlimited
 
@@ -503,6 +503,13 @@ def test_tall_operations_on_tensors_are_those_on_arrays(  # noqa: PLR0917
         tall.rotate(rows, W, G, V)
         tall.rotate(tensor, W, g, V)
         close(tensor, rows, 100 * (1 + scale))
+        C = rng.standard_normal((k + n, k))
+        if n and (spared := small.spare(C, k)):
+            rows, tensor = A.T.copy(), torch.from_numpy(A.T.copy())
+            stay, Y = spared
+            tall.exchange(rows, stay, Y, G, tall.norms(G))
+            tall.exchange(tensor, stay, Y, g, tall.norms(G))
+            close(tensor, rows, 1000 * (1 + scale) * (1 + np.abs(Y).max()))
 
 
 def test_lengths_beyond_the_range_of_squares():

@@ -6,7 +6,7 @@ the remembered directions in principal axes: then taking a gradient in is an eig
 diagonal plus a rank-one matrix, solved root by root in O(k²) with nothing but arithmetic.
 
 A gradient meets the basis once and is stored as it came; what it brings, and where it moves w, is
-kept in coefficients until the basis is written out. Whatever runs over the p dimension does so
+kept in coefficients until rows are folded into others. Whatever runs over the p dimension does so
 block by block, so that a gradient stays in the cache while the basis streams past; above `PARALLEL`
 parameters the blocks are shared among numba's threads. No BLAS: the threads of OpenBLAS meet at
 barriers in every call, and where another process holds a core each barrier costs milliseconds.
@@ -15,7 +15,7 @@ barriers in every call, and where another process holds a core each barrier cost
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from orfit.small import MUCH
+from orfit.small import CROOKED, MUCH
 
 EPS = np.finfo(np.float64).eps
 
@@ -24,7 +24,6 @@ TURNED = 392  # the same where many vectors are worked on at once; 512 apart, th
 PARALLEL = 1 << 16  # parameters above which threads pay
 MANY = 64  # directions above which they share small matrices, too
 LONG = 2.0  # combinations of rows, beside their lengths, that still count as short
-LIGHT = 1 << 24  # products up to which a basis is written out rather than few of it exchanged
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 compiled = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -405,19 +404,25 @@ def turn(rows, W, owed, w, start, stop):
 
 
 @compiled
-def exchange(rows, M, V, owed, w, start, stop):
-    """Over [start, stop): w ← w + owed · rows, then rows[:k] ← rows[:k] + V (M rows).
-
-    M: s×stored, V: k×s.
-    """
-    s, k = len(M), len(V)
+def exchange(rows, stay, gone, Y, owed, w, start, stop):
+    """Over [start, stop): w ← w + owed · rows, then rows[:k] ← rows[stay] + Y rows[gone]."""
+    k, s = Y.shape
     block = np.empty((s, TURNED), rows.dtype)
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
-        pay(rows, M.shape[1], owed, w, begin, begin + width)
-        block[:] = 0
-        accumulate(M, s, M.shape[1], rows, begin, block, 0, width)
-        accumulate(V, k, s, block, 0, rows, begin, width)
+        pay(rows, k + s, owed, w, begin, begin + width)
+        for i in range(s):
+            put(rows[gone[i], begin : begin + width], block[i])
+        for i in range(k):
+            if stay[i] != i:
+                put(rows[stay[i], begin : begin + width], rows[i, begin : begin + width])
+        accumulate(Y, k, s, block, 0, rows, begin, width)
+
+
+@compiled
+def put(source, out):
+    for l in range(len(source)):
+        out[l] = source[l]
 
 
 @shared
@@ -486,135 +491,113 @@ def turn_shared(rows, W, owed, w, threads):
 
 
 @shared
-def exchange_shared(rows, M, V, owed, w, threads):
+def exchange_shared(rows, stay, gone, Y, owed, w, threads):
     size = rows.shape[1]
     for t in prange(threads):
-        exchange(rows, M, V, owed, w, size * t // threads, size * (t + 1) // threads)
+        start, stop = size * t // threads, size * (t + 1) // threads
+        exchange(rows, stay, gone, Y, owed, w, start, stop)
 
 
 @compiled
-def append_direction(basis, r, v):
-    """basis[r] ← what of v is orthogonal to basis[:r], unless that is rounding; whether it is."""
-    for _ in range(2):
-        for i in range(r):
-            share = dot(basis[i], v)
-            for l in range(len(v)):
-                v[l] -= share * basis[i, l]
-    length = np.sqrt(dot(v, v))
-    if length <= 1e-15:
-        return False
-    for l in range(len(v)):
-        basis[r, l] = v[l] / length
+def eliminate(E, order):
+    """L and U of E (k×s, in its place) with the columns in an order that keeps U's rows falling."""
+    k, s = E.shape
+    for j in range(k):
+        pivot = j
+        for l in range(j + 1, s):
+            if abs(E[j, l]) > abs(E[j, pivot]):
+                pivot = l
+        order[j], order[pivot] = order[pivot], order[j]
+        for i in range(k):
+            E[i, j], E[i, pivot] = E[i, pivot], E[i, j]
+        if E[j, j] == 0:
+            return False
+        above = E[j, j + 1 :]
+        for i in range(j + 1, k):
+            share = E[i, j] / E[j, j]
+            E[i, j] = share
+            row = E[i, j + 1 :]
+            for l in range(len(row)):
+                row[l] -= share * above[l]
     return True
 
 
 @compiled
-def span(rows, most):
-    """An orthonormal basis of the rows' span, the heaviest first, until rounding is left."""
-    n, size = rows.shape
-    basis, weights, r = np.empty((most, size)), np.empty(n), 0
-    for i in range(n):
-        weights[i] = dot(rows[i], rows[i])
-    for _ in range(most):
-        j = np.argmax(weights)
-        if weights[j] <= 1e-30:
-            break
-        if append_direction(basis, r, rows[j].copy()):
-            for i in range(n):
-                weights[i] -= dot(rows[i], basis[r]) ** 2
-            r += 1
-        weights[j] = 0.0
-    return basis[:r]
+def magnified(E):
+    """About how much longer (L U)⁻¹ makes a vector: a few turns of the power method."""
+    k = len(E)
+    v, factor = np.ones(k), 0.0
+    for _ in range(3):
+        length = np.sqrt(dot(v, v))
+        for i in range(k):
+            v[i] /= length
+        for i in range(k):  # Uᵀ, then Lᵀ, L and U
+            v[i] /= E[i, i]
+            for l in range(i + 1, k):
+                v[l] -= v[i] * E[i, l]
+        for i in range(k - 1, 0, -1):
+            for l in range(i):
+                v[l] -= v[i] * E[i, l]
+        for i in range(1, k):
+            v[i] -= dot(E[i, :i], v[:i])
+        for i in range(k - 1, -1, -1):
+            v[i] = (v[i] - dot(E[i, i + 1 : k], v[i + 1 :])) / E[i, i]
+        factor = np.sqrt(np.sqrt(dot(v, v)))
+    return factor
 
 
 @compiled
-def complement(A, B, r):
-    """An orthonormal basis, r rows, of the range of the projector I − A Aᵀ + B Bᵀ."""
-    n = len(A)
-    basis, weights, found = np.empty((r, n)), np.empty(n), 0
-    for i in range(n):
-        weights[i] = 1 - dot(A[i], A[i]) + dot(B[i], B[i])
-    v = np.empty(n)
-    for _ in range(n):
-        if found == r:
-            break
-        j = np.argmax(weights)
-        for i in range(n):
-            v[i] = dot(B[i], B[j]) - dot(A[i], A[j])
-        v[j] += 1
-        if append_direction(basis, found, v):
-            for i in range(n):
-                weights[i] -= basis[found, i] ** 2
-            found += 1
-        weights[j] = -1.0
-    return basis
+def make_room(rows, stored, W, k, owed, w, cured, threads):
+    """w ← w + owed · rows, and fold all but k rows into these, as `Frame.settle` does.
 
-
-@compiled
-def in_rows(A, n, S, base, stored, out):
-    """out ← A S, n×stored: coordinates along directions as coordinates along rows."""
-    for i in range(n):
-        along_rows(S, base, stored, A[i], out[i])
-
-
-@compiled
-def write_out(rows, stored, W, S, base, k, owed, w, cured, threads):
-    """w ← w + owed · rows; rows[:k] ← U; W ← I. Costs k (k + s) p for s rows beyond k."""
-    whole = np.empty((k, stored))
-    in_rows(W, k, S, base, stored, whole)
+    W (k×stored used) becomes k×k. Costs k s p for s rows beyond k.
+    """
+    whole = W[:k, :stored].copy()
     if cured:
         cure(rows, whole, threads)
-    if threads > 1:
-        turn_shared(rows, whole, owed, w, threads)
-    else:
-        turn(rows, whole, owed, w, 0, rows.shape[1])
+    E, order = whole.copy(), np.arange(stored)
+    straight = eliminate(E, order)
+    if straight:
+        length = 0.0
+        for j in range(k):
+            for i in range(k):
+                length += whole[i, order[j]] ** 2
+        straight = magnified(E) * np.sqrt(length / k) < CROOKED
     W[:] = 0.0
-    for i in range(k):
-        W[i, i] = 1.0
-
-
-@compiled
-def exchange_few(rows, stored, W, S, base, k, owed, w, threads):
-    """The same with U turned so that few rows change; W becomes k×k. Costs (2 k + s) s p.
-
-    U = Q₁ A + Q₂ C, for the k first and s further directions: at most s have been exchanged, so
-    that U, turned suitably, differs from Q₁ by rank s. Let Z be a basis of C's row space and Y one
-    of what A maps no other direction to, the complement of A (I − Z Zᵀ) Aᵀ. Then for the orthogonal
-    T = Aᵀ − Z (A Z − Y)ᵀ
-
-        U T = Q₁ + [Q₁ (A Z − Y) + Q₂ C Z] Yᵀ
-
-    The k first rows must be directions themselves.
-    """
-    s = stored - k
-    A, C = W[:k, :k].T.copy(), W[:k, k:stored].T.copy()  # W is (A; C) transposed
-    Z = span(C, min(s, k))
-    r = len(Z)
-    AZ = np.empty((k, r))
-    for i in range(k):
-        for j in range(r):
-            AZ[i, j] = dot(A[i], Z[j])
-    Y = complement(A, AZ, r)
-    M, combined = np.empty((r, stored)), np.empty((r, stored))
-    for j in range(r):
+    if not straight:
+        if threads > 1:
+            turn_shared(rows, whole, owed, w, threads)
+        else:
+            turn(rows, whole, owed, w, 0, rows.shape[1])
         for i in range(k):
-            M[j, i] = AZ[i, j] - Y[j, i]
-        for i in range(s):
-            M[j, k + i] = dot(C[i], Z[j])
-    in_rows(M, r, S, base, stored, combined)
-    V = Y.T.copy()
+            W[i, i] = 1.0
+        return
+    # A row that stays among the first k keeps its place; the others take those that became free.
+    stay, gone, place = np.full(k, -1), order[k:], np.empty(k, np.int64)
+    for j in range(k):
+        if order[j] < k:
+            stay[order[j]], place[j] = order[j], order[j]
+    free = 0
+    for j in range(k):
+        if order[j] >= k:
+            while stay[free] >= 0:
+                free += 1
+            stay[free], place[j] = order[j], free
+    shares, Y = E[:, k:].copy(), np.empty((k, stored - k))
+    for i in range(k - 1, -1, -1):
+        for j in range(i + 1, k):
+            for l in range(stored - k):
+                shares[i, l] -= E[i, j] * shares[j, l]
+        for l in range(stored - k):
+            shares[i, l] /= E[i, i]
+            Y[place[i], l] = shares[i, l]
     if threads > 1:
-        exchange_shared(rows, combined, V, owed, w, threads)
+        exchange_shared(rows, stay, gone, Y, owed, w, threads)
     else:
-        exchange(rows, combined, V, owed, w, 0, rows.shape[1])
-    W[:] = 0.0
+        exchange(rows, stay, gone, Y, owed, w, 0, rows.shape[1])
     for i in range(k):
         for j in range(k):
-            W[i, j] = A[j, i]
-        for l in range(r):
-            part = Z[l, i]
-            for j in range(k):
-                W[i, j] -= part * M[l, j]
+            W[i, j] = whole[i, stay[j]]
 
 
 @compiled
@@ -672,43 +655,35 @@ def over_scale(x, factor, out, threads):
 
 @compiled
 def walk(
-    rows, stored, base, rotations, between_cures, work, sigma, made, exact, k, m, w, owed, X, norms,
-    Y, noise, fading, cutoff, most, told, threads,
+    rows, stored, rotations, between_cures, work, sigma, made, exact, k, m, w, owed, X, norms, Y,
+    noise, fading, cutoff, most, told, threads,
 ):  # fmt: skip
     """Learn the rows of X one after another.
 
     The memory in principal axes, sigma (room, k used, falling), is changed in place:
 
-        directions = S rows      a row may be a gradient as it came: S is lower triangular, and its
-                                 first `base` rows are those of the identity
-        U = (W directions)ᵀ      W: k×stored
-        w = w + owed · rows      w: q×p, owed: q×room: steps are written out when the rows are
+        U = (W rows)ᵀ            W: k×stored; a row may be a gradient as it came
+        w = w + owed · rows      w: q×p, owed: q×room: steps are written out when rows are folded
 
     so that a gradient is read once and nothing of the size of p is computed from it but its inner
-    products with the rows. W is work[0], S work[4]; the rest of work (5×(room + 6)×room) is
-    anything. made: `small.Makers`, used where `exact`, that is while nothing has been dropped.
+    products with the rows. W is work[0]; the rest of work (4×(room + 6)×room) is anything. made:
+    `small.Makers`, used where `exact`, that is while nothing has been dropped.
     norms: the lengths of X's rows. Y: n×q. fading: the root of `forgetting`. most: what steps
     together may reach. told (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q
     conflicts. threads: how many share the p dimension.
-    Returns the new `stored`, `base`, `rotations`, k and `exact`, and how many rows were learned; −1
+    Returns the new `stored`, `rotations`, k and `exact`, and how many rows were learned; −1
     less that number where the next one would overflow.
     """
-    n, size = X.shape
-    q, room = len(w), len(rows)
-    raw, hat, more = np.empty(room + q), np.empty(room), np.empty(room)
-    c, along, coefficients = np.empty(room), np.empty(room), np.empty(room)
+    n, q, room = len(X), len(w), len(rows)
+    raw, c, more, along = np.empty(room + q), np.empty(room), np.empty(room), np.empty(room)
     f, alpha, unfaded = np.empty(q), np.empty(q), np.empty(room)
-    values, W, turned, vectors, S = np.empty(room), work[0], work[1], work[2], work[4]
+    values, W, turned, vectors = np.empty(room), work[0], work[1], work[2]
     for row in range(n):
         if stored == room:
             rotations += 1
             cured = rotations % between_cures == 0
-            # A cured frame is written out: there W makes up for rows not quite orthonormal.
-            if cured or base < k or stored * k * size < LIGHT:
-                write_out(rows, stored, W, S, base, k, owed, w, cured, threads)
-            else:
-                exchange_few(rows, stored, W, S, base, k, owed, w, threads)
-            stored = base = k
+            make_room(rows, stored, W, k, owed, w, cured, threads)
+            stored = k
             owed[:] = 0.0
         x, norm = X[row], norms[row]
         for i in range(k):
@@ -718,29 +693,25 @@ def walk(
         over_meet(rows, stored, w, x, raw[: stored + q], threads)
         for h in range(q):
             f[h] = raw[stored + h] + dot(owed[h, :stored], raw[:stored])
-        directions(S, base, stored, raw, hat)
         square = norm * norm
-        square -= coordinates(W, k, stored, hat, c, along)
-        along_rows(S, base, stored, along, coefficients)
+        square -= coordinates(W, k, stored, raw, c, along)
         t = np.sqrt(max(square, 0.0))
         # What is left must be formed where subtracting magnifies rounding, by |c| / t; or where
         # the row would be written as a long combination, which its successors magnify in turn.
-        long = dot(coefficients[:stored], coefficients[:stored]) > (LONG * t) ** 2
+        long = dot(along[:stored], along[:stored]) > (LONG * t) ** 2
         explicit = long or not t > MUCH * norm
         new = True
         if explicit:
             g = rows[stored]
-            t = np.sqrt(over_remove(rows, stored, coefficients, x, g, threads))
+            t = np.sqrt(over_remove(rows, stored, along, x, g, threads))
             doubt = norm
             if exact:
-                doubt = np.hypot(norm, coefficients_in(made, hat, stored, more))
+                doubt = np.hypot(norm, coefficients_in(made, along, stored, more))
             new = t > cutoff * doubt
             if new:
                 over_meet(rows, stored, w[:0], g, raw[:stored], threads)
-                directions(S, base, stored, raw, hat)
-                coordinates(W, k, stored, hat, more, along)
-                along_rows(S, base, stored, along, coefficients)
-                left = np.sqrt(over_remove(rows, stored, coefficients, g, g, threads))
+                coordinates(W, k, stored, raw, more, along)
+                left = np.sqrt(over_remove(rows, stored, along, g, g, threads))
                 for i in range(k):
                     c[i] += more[i]
                 new = left > 0.5 * t
@@ -751,14 +722,10 @@ def walk(
         total = t * t + noise
         reach = t * t  # |t o + U (I − D) c|²
         if noise > 0:
-            for j in range(stored):
-                along[j] = 0.0
             for i in range(k):
-                part = c[i] * (noise / (sigma[i] * sigma[i] + noise))
-                total += part * c[i]
-                reach += part * part
-                for j in range(stored):
-                    along[j] += part * W[i, j]
+                more[i] = c[i] * (noise / (sigma[i] * sigma[i] + noise))
+                total += more[i] * c[i]
+                reach += more[i] * more[i]
         step, length = 0.0, np.sqrt(reach)
         for h in range(q):
             residual = Y[row, h] - f[h]
@@ -768,7 +735,7 @@ def walk(
             step = np.hypot(step, alpha[h])
         if not step < most:
             sigma[:k] = unfaded[:k]
-            return stored, base, rotations, k, exact, -1 - row
+            return stored, rotations, k, exact, -1 - row
         most -= step
         told[row, 0] = step
         told[row, 1] = t / norm if norm > 0 else 0.0
@@ -779,32 +746,28 @@ def walk(
                 over_scale(g, 1 / t, g, threads)
             else:
                 over_scale(x, 1 / t, rows[stored], threads)
-            for j in range(room):
-                S[stored, j] = 0.0 if explicit or j >= stored else coefficients[j] / t
-            S[stored, stored] = 1.0
-            for i in range(k):
-                W[i, stored] = 0.0
-            for j in range(stored):
-                W[k, j] = 0.0
-            W[k, stored] = 1.0
             if exact:
                 for j in range(stored):
                     part = 0.0
-                    for i in range(k):
-                        part += W[i, j] * c[i]
+                    if explicit:
+                        for i in range(k):
+                            part += W[i, j] * c[i]
                     made[stored, j] = part / norm
                 made[stored, stored] = t / norm
-            along[stored] = t
-            c[k], sigma[k] = t, 0.0
+            for i in range(k):
+                W[i, stored] = 0.0
+            for j in range(stored):
+                W[k, j] = 0.0 if explicit else along[j] / t
+            W[k, stored] = 1.0
+            c[k], sigma[k], more[k] = t, 0.0, t
             stored += 1
             count = k + 1
         if length > 0:
-            for j in range(stored):
-                along[j] = along[j] / length if noise > 0 or j == stored - 1 else 0.0
-            along_rows(S, base, stored, along, coefficients)
-            for h in range(q):
-                for j in range(stored):
-                    owed[h, j] += alpha[h] * coefficients[j]
+            for i in range(k if noise == 0 else 0, count):
+                share = more[i] / length
+                for h in range(q):
+                    for j in range(stored):
+                        owed[h, j] += alpha[h] * share * W[i, j]
         if count > 0 and norm > 0:
             rank_one(sigma[:count], c[:count], values[:count], vectors[:count], work[3], threads)
             k = min(count, m)
@@ -817,12 +780,12 @@ def walk(
             for i in range(k):
                 W[i, :stored] = turned[i, :stored]
         told[row, 2] = k
-    return stored, base, rotations, k, exact, n
+    return stored, rotations, k, exact, n
 
 
 @compiled
 def coefficients_in(made, raw, k, out):
-    """|a| for the combination madeᵀ a = raw, made (k×k) lower triangular."""
+    """|a| for the combination madeᵀ a = raw, made (k×k) lower triangular, both along the rows."""
     square = 0.0
     for j in range(k - 1, -1, -1):
         total = raw[j]
@@ -834,35 +797,15 @@ def coefficients_in(made, raw, k, out):
 
 
 @compiled
-def directions(S, base, stored, raw, hat):
-    """hat ← S raw: inner products with rows as those with directions."""
-    for j in range(base):
-        hat[j] = raw[j]
-    for j in range(base, stored):
-        hat[j] = dot(S[j, : j + 1], raw[: j + 1])
-
-
-@compiled
-def along_rows(S, base, stored, along, coefficients):
-    """coefficients ← along S: a combination of directions as one of rows."""
-    for j in range(stored):
-        coefficients[j] = along[j] if j < base else 0.0
-    for j in range(base, stored):
-        part, row = along[j], S[j]
-        for l in range(j + 1):
-            coefficients[l] += part * row[l]
-
-
-@compiled
-def coordinates(W, k, stored, hat, c, along):
-    """c ← W hat, along U; along ← −Wᵀ c, to take U c away. Returns |c|²."""
+def coordinates(W, k, stored, raw, c, along):
+    """c ← W raw, along U; along ← −Wᵀ c, to take U c away from a row. Returns |c|²."""
     for j in range(stored):
         along[j] = 0.0
     square = 0.0
     for i in range(k):
         total = 0.0
         for j in range(stored):
-            total += W[i, j] * hat[j]
+            total += W[i, j] * raw[j]
         c[i] = total
         square += total * total
         for j in range(stored):

@@ -5,6 +5,7 @@ it triangular in O(k²): new rows (`grow`), a direction less (`delete`, `reflect
 """
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
@@ -42,6 +43,39 @@ def cholesky(S: Array, norms: Array) -> tuple[Array, Array, float]:
         return S, S, np.inf
     magnified = np.linalg.norm(norms[:, None] * inverse, axis=0).max(initial=0.0)
     return T, inverse, float(magnified)
+
+
+# How much longer than others the vectors that `spare` keeps may make some: rounding, too, grows by
+# as much. A 1-norm is up to the root of k larger.
+CROOKED = 30.0
+
+
+def spare(C: Array, stored: int) -> tuple[NDArray[np.intp], Array] | None:
+    """Which k rows of C (s×k) all are combinations of: C = (E + Y) C[stay], Y zero where they are.
+
+    E has a one for each of `stay`. Of the first `stored` rows, one that stays among the first k
+    keeps its place. Found by elimination with pivots, which keeps Y small: it hardly ever exceeds
+    5. None where C[stay] is so crooked all the same that it would magnify rounding.
+    """
+    k = C.shape[1]
+    factors, swaps, info = lapack.dgetrf(C)
+    order = np.arange(len(C))
+    for i, j in enumerate(swaps):
+        order[[i, j]] = order[[j, i]]
+    kept, gone = order[:k], order[k:]
+    if info != 0:
+        return None
+    reciprocal, _ = lapack.dgecon(factors[:k], np.abs(C[kept]).sum(axis=0).max())
+    if not reciprocal * CROOKED * k**0.5 > 1:
+        return None
+    settled = kept < min(k, stored)
+    place = np.empty(k, np.intp)
+    place[settled] = kept[settled]
+    place[~settled] = np.setdiff1d(np.arange(k), kept[settled])
+    stay, Y = np.empty(k, np.intp), np.zeros(C.shape)
+    stay[place] = kept
+    Y[gone[:, None], place] = blas.dtrsm(1.0, factors[:k], factors[k:], side=1, lower=1, diag=1)
+    return stay, Y
 
 
 def triangle(A: Array) -> Array:

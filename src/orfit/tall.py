@@ -1,10 +1,11 @@
 """All that touches the p dimension.
 
 A tall matrix is p×n with p the number of parameters; a small one has only sides of the size
-k + n (directions kept, columns arriving). Five operations cross from tall to small or back:
+k + n (directions kept, columns arriving). Few operations cross from tall to small or back:
 inner products, subtracting a combination, orthonormalising a block, moving along directions,
-rotating a basis. They are here and nowhere else, for NumPy arrays; another kind of array registers
-its own (`functools.singledispatch`), as `tall_torch` does for tensors.
+rotating a basis, folding some of it into the rest. They are here and nowhere else, for NumPy
+arrays; another kind of array registers its own (`functools.singledispatch`), as `tall_torch` does
+for tensors.
 
 Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
@@ -190,19 +191,53 @@ def staircase(
     return (Q if K is None else combine(Q, K)), T, grown
 
 
+def blocks(size: int, vectors: int) -> list[slice]:
+    """The p dimension in pieces of some 16 MB of that many vectors: no second copy of a basis."""
+    length = max(1 << 14, (1 << 21) // max(1, vectors))
+    return [slice(start, start + length) for start in range(0, size, length)]
+
+
 @functools.singledispatch
-def rotate(rows: Any, W: Array, more: Any = None, V: Array | None = None) -> None:
+def rotate(rows: Any, W: Array, more: Any, V: Array) -> None:
     """Replace the basis kept as `rows` (k×p) by Wᵀ rows + Vᵀ moreᵀ, in place.
 
-    W is k×k', more p×r, V r×k'. Block by block of p, so that no second copy of the basis is made.
+    W is k×k', more p×r, V r×k'.
     """
     k, kept = W.shape
-    gemm, block = GEMM[rows.dtype], max(1 << 14, (1 << 21) // max(1, kept))
-    for start in range(0, rows.shape[1], block):
-        stop = start + block
-        turned = combine(rows[:k, start:stop].T, W)
-        if more is not None:
-            turned = np.asarray(
-                gemm(1.0, more[start:stop], V, beta=1.0, c=turned, overwrite_c=True)
-            )
-        rows[:kept, start:stop] = turned.T
+    for part in blocks(rows.shape[1], kept):
+        turned: Any = combine(rows[:k, part].T, W)
+        turned = GEMM[rows.dtype](1.0, more[part], V, beta=1.0, c=turned, overwrite_c=True)
+        rows[:kept, part] = turned.T
+
+
+@functools.singledispatch
+def exchange(rows: Any, stay: Any, Y: Array, more: Any, lengths: Array) -> None:
+    """Fold some of the basis kept as `rows`, and of `more` (p×r), into the k vectors that stay.
+
+    rows[:k] ← F[stay] + Yᵀ F in place, for F = [rows; moreᵀ], as many as Y has rows; what stays of
+    `more` is divided by its length. Y is zero where a vector stays. See `small.spare`.
+    """
+    k, gemm = len(stay), GEMM[rows.dtype]
+    stored = len(Y) - len(lengths)
+    arrivals, leaving = moves(stay, stored)
+    for part in blocks(rows.shape[1], k):
+        left = rows[leaving, part]  # a copy
+        for place, j in arrivals:
+            new = rows[j, part] if j < stored else more[part, j - stored] / lengths[j - stored]
+            rows[place, part] = new
+        folded = rows[:k, part].T
+        for A, C in (
+            (left.T, Y[leaving]),
+            (rows[k:stored, part].T, Y[k:stored]),
+            (more[part], Y[stored:]),
+        ):
+            if A.shape[1]:
+                folded = gemm(1.0, A, C, beta=1.0, c=folded, overwrite_c=True)
+        if not np.may_share_memory(folded, rows):
+            rows[:k, part] = folded.T
+
+
+def moves(stay: Any, stored: int) -> tuple[list[tuple[int, int]], list[int]]:
+    """Which place each vector that is not in its own goes to, and which vectors leave theirs."""
+    arrivals = [(place, int(j)) for place, j in enumerate(stay) if j != place or j >= stored]
+    return arrivals, [place for place, _ in arrivals if place < stored]

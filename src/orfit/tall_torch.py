@@ -95,14 +95,31 @@ def _(
     return tall.staircase(Q, _down(R), C, norms, makers)
 
 
+# So many at a time that what is written has just been computed, and is in the cache.
+BLOCK = 1 << 14
+
+
 @tall.rotate.register
-def _(rows: Tensor, W: Array, more: Tensor | None = None, V: Array | None = None) -> None:
+def _(rows: Tensor, W: Array, more: Tensor, V: Array) -> None:
     k, kept = W.shape
-    turn = _up(rows, W.T)
-    block = 1 << 14  # so that what is written has just been computed, and is in the cache
-    for start in range(0, rows.shape[1], block):
-        stop = start + block
-        turned = turn @ rows[:k, start:stop]
-        if more is not None and V is not None:
-            turned += _up(rows, V.T) @ more[start:stop].T
-        rows[:kept, start:stop] = turned
+    turn, add = _up(rows, W.T), _up(rows, V.T)
+    for start in range(0, rows.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        rows[:kept, part] = turn @ rows[:k, part] + add @ more[part].T
+
+
+@tall.exchange.register
+def _(rows: Tensor, stay: Any, Y: Array, more: Tensor, lengths: Array) -> None:
+    k, stored, shares = len(stay), len(Y) - len(lengths), _up(rows, Y.T)
+    arrivals, leaving = tall.moves(stay, stored)
+    for start in range(0, rows.shape[1], BLOCK):
+        part = slice(start, start + BLOCK)
+        left = rows[leaving, part]  # a copy
+        for place, j in arrivals:
+            new = rows[j, part] if j < stored else more[part, j - stored] / lengths[j - stored]
+            rows[place, part] = new
+        rows[:k, part] += (
+            shares[:, leaving] @ left
+            + shares[:, k:stored] @ rows[k:stored, part]
+            + shares[:, stored:] @ more[part].T
+        )

@@ -203,8 +203,6 @@ class Basis(Memory):
         values: dict[str, Any] = {"capacity": len(frame.rows), "rotations": frame.rotations}
         if frame.W is not None:
             arrays["W"] = frame.W
-        if frame.S is not None:
-            arrays["S"] = frame.S
         if self._damped is not None:
             values["noise"], arrays["damped"] = self._damped
         return arrays, values
@@ -222,7 +220,6 @@ class Basis(Memory):
         frame.rows = tall.empty(frame.rows, max(int(values["capacity"]), stored), rows.shape[1])
         frame.rows[:stored] = tall.convert(frame.rows, rows)
         frame.stored, frame.W, frame.rotations = stored, W, int(values["rotations"])
-        frame.S = taken(arrays, "S", np.float64, None, stored) if "S" in arrays else None
         made = "makers" in arrays
         frame.makers = small.Makers(taken(arrays, "makers", np.float64, k, k)) if made else None
 

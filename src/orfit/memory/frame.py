@@ -1,10 +1,9 @@
-"""An orthonormal frame U = Q W whose rotation is put off, and how gradients lie to it."""
+"""An orthonormal frame U = Q W whose Q is rarely written, and how gradients lie to it."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 
 from orfit import small, tall
 from orfit.door import Array
@@ -17,17 +16,17 @@ ROTATIONS_BETWEEN_CURES = 32
 class Frame:
     """U (p×k) with orthonormal columns, kept as Q W: Q tall and rarely written, W small.
 
-    Where `S` is not None, U = (Q Sᵀ) W.
-
-    Adding directions appends columns to Q; turning and dropping directions multiplies W. Only
-    when Q has no more room is Q W written out, so that the O(k² p) rotation is paid once in many
-    steps (the update U ← [U O] Ũ of alg:orfit_ipca pays it every step). The numbers are the same.
+    The columns of Q are any that span U: directions, gradients as they came, combinations of them.
+    Adding directions appends columns to Q; turning and dropping directions multiplies W. Only when
+    Q has no more room, those of its columns that can best be spared are folded into the others
+    (`settle`), which costs k p for each. The update U ← [U O] Ũ of alg:orfit_ipca pays (k + 1) k p
+    at every step. The numbers are the same.
     """
 
     def __init__(self, like: Any, room: int | None) -> None:
         """For gradients of the kind and length of `like`.
 
-        room: how many columns Q may have before it is rotated; None: it never is.
+        room: how many columns Q may have before some are folded; None: none ever are.
         """
         size = len(like)
         capacity = 8 if room is None else min(room, size + 8)
@@ -37,9 +36,6 @@ class Frame:
         self.stored = 0
         self.waiting: Any = None  # further columns of Q, until `settle`
         self.W: Array | None = None  # (stored and waiting, k); None stands for the identity
-        # The last columns of Q may be gradients as they came. Then W turns the directions that they
-        # brought: Q Sᵀ, where S has rows for the last columns alone, and is the identity above.
-        self.S: Array | None = None
         # Which rows made the columns of Q; None once a direction was dropped: then what arrives is
         # compared with what is left, and its length alone tells rounding.
         self.makers: small.Makers | None = small.Makers()
@@ -56,89 +52,82 @@ class Frame:
     def coordinates(self, G: Any) -> Array:
         """Uᵀ G."""
         C = tall.inner(self.Q, G)
-        return C if self.W is None else small.product(self._along_Q().T, C)
+        return C if self.W is None else small.product(self.W.T, C)
 
     def combine(self, C: Array) -> Any:
         """U C."""
-        return tall.combine(self.Q, C if self.W is None else small.product(self._along_Q(), C))
+        return tall.combine(self.Q, C if self.W is None else small.product(self.W, C))
 
     def subtract(self, G: Any, C: Array) -> Any:
         """G − U C."""
-        return tall.subtract(G, self.Q, C if self.W is None else small.product(self._along_Q(), C))
+        return tall.subtract(G, self.Q, C if self.W is None else small.product(self.W, C))
 
     def append(self, parts: "Parts") -> None:
         """U ← [U O], and what finds no room waits for `settle`."""
-        r = len(parts.T)
-        if self.growing and self.stored + r > len(self.rows):
-            self._widen(self.stored + r)
-        fits = self.stored + r <= len(self.rows)
-        if fits and self.W is None:
-            self.rows[self.stored : self.stored + r] = parts.directions().T
+        r, k, before = len(parts.T), self.rank, self.stored
+        if not r:
+            return
+        if self.growing and before + r > len(self.rows):
+            self._widen(before + r)
+        fits = before + r <= len(self.rows)
+        if fits:
+            # Where all are directions, another direction; else a gradient is as good.
+            new = parts.directions().T if self.W is None else parts.unit()
+            self.rows[before : before + r] = new
             self.stored += r
-        elif r:
-            k = self.rank
-            W = np.zeros((self.stored + r, k + r))
-            W[: self.stored, :k] = self._turned()
-            W[self.stored :, k:] = np.eye(r)
-            if fits:
-                self.rows[self.stored : self.stored + r] = parts.directions().T
-                if self.S is not None:
-                    self.S = linalg.block_diag(self.S, np.eye(r))
-                self.stored += r
-            else:
-                self.waiting = parts.N
-                if parts.implicit is not None:
-                    S, E = parts.implicit
-                    W[: self.stored, k:] = -small.product(self._turned(), E)
-                    W[self.stored :, k:] = S
+        if not fits or self.W is not None:
+            self.waiting = None if fits else parts
+            W = np.zeros((before + r, k + r))
+            W[:before, :k] = self._turned(before)
+            W[:before, k:], W[before:, k:] = parts.along(W[:before, :k])
             self.W = W
 
     def settle(self) -> None:
-        """Write Q W out where columns wait: as many columns remain as there are directions."""
+        """Make room where columns wait: as many columns remain as there are directions."""
         if self.waiting is None:
             return
         assert self.W is not None
-        tall.rotate(self.rows, self._along_Q(), self.waiting, self.W[self.stored :])
-        self.stored, self.W, self.S, self.waiting = self.rank, None, None, None
+        N, lengths, spare = self.waiting.N, self.waiting.lengths, small.spare(self.W, self.stored)
+        if spare is None:
+            V = self.W[self.stored :] / lengths[:, None]
+            tall.rotate(self.rows, self.W[: self.stored], N, V)
+            self.stored, self.W = self.rank, None
+        else:
+            stay, Y = spare
+            Y[self.stored :] /= lengths[:, None]
+            tall.exchange(self.rows, stay, Y, N, lengths)
+            self.stored, self.W = self.rank, self.W[stay]
+        self.waiting = None
         self.rotations += 1
         if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
             self.cure()
 
     def cure(self) -> None:
-        """Make Q orthonormal again, where W = I."""
+        """Make U orthonormal again, where nothing waits."""
         # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
-        tall.rotate(self.rows, 1.5 * np.eye(self.stored) - 0.5 * tall.inner(self.Q, self.Q))
+        W = self._turned(self.stored)
+        square = small.product(W.T, small.product(tall.inner(self.Q, self.Q), W))
+        self.W = small.product(W, 1.5 * np.eye(len(square)) - 0.5 * square)
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
-        self.W = small.product(self._turned(), K)
+        self.W = small.product(self._turned(self.stored), K)
         if K.shape[1] < K.shape[0]:
             self.makers = None
 
     def reflect(self, u: Array) -> None:
         """U ← U (I − 2 u uᵀ) less its last column: one reflection drops one direction."""
-        W = self._turned()
+        W = self._turned(self.stored)
         self.W = np.ascontiguousarray((W - np.outer(2 * (W @ u), u))[:, :-1])
         self.makers = None
 
     def delete(self, j: int) -> None:
         """U ← U less its j-th column."""
-        self.W = np.ascontiguousarray(np.delete(self._turned(), j, axis=1))
+        self.W = np.ascontiguousarray(np.delete(self._turned(self.stored), j, axis=1))
         self.makers = None
 
-    def _turned(self) -> Array:
-        return np.eye(self.stored) if self.W is None else self.W
-
-    def _along_Q(self) -> Array:
-        """What turns Q into U, for the columns that are stored; W is not None."""
-        assert self.W is not None
-        W = self.W[: self.stored]
-        if self.S is None:
-            return W
-        whole = self.stored - len(self.S)
-        along = small.product(self.S.T, W[whole:])
-        along[:whole] += W[:whole]
-        return along
+    def _turned(self, size: int) -> Array:
+        return np.eye(size) if self.W is None else self.W
 
     def _widen(self, capacity: int) -> None:
         wider = max(capacity, 3 * len(self.rows) // 2)
@@ -159,6 +148,7 @@ class Parts:
     T: Array  # r×n, a staircase
     makers: small.Makers | None  # of [U O]
     N: Any  # p×r
+    lengths: Array  # r, of N's columns
     implicit: tuple[Array, Array] | None = None  # S (r×r) and E (k×r); None: O is N
 
     def directions(self) -> Any:
@@ -167,6 +157,17 @@ class Parts:
             return self.N
         S, E = self.implicit
         return self.frame.subtract(tall.combine(self.N, S), E)
+
+    def unit(self) -> Any:
+        """N with columns of length one, transposed."""
+        return self.N.T / tall.convert(self.N, self.lengths[:, None])
+
+    def along(self, W: Array) -> tuple[Array, Array]:
+        """O in the columns of Q, of which U is Q W, and in those of N, made of length one."""
+        if self.implicit is None:
+            return np.zeros((len(W), len(self.T))), np.eye(len(self.T))
+        S, E = self.implicit
+        return -small.product(W, E), self.lengths[:, None] * S
 
     def move(self, a: Array, b: Array) -> Any:
         """U a + O b, tall."""
@@ -201,12 +202,13 @@ def split_by_gram(frame: Frame, G: Any, norms: Array) -> Parts | None:
     if not magnified < GRAM_TWICE:
         return None
     if magnified < GRAM_ONCE:
-        return Parts(frame, C, T, None, G, (S, small.product(C, S)))
+        return Parts(frame, C, T, None, G, norms, (S, small.product(C, S)))
     O = frame.subtract(tall.combine(G, S), small.product(C, S))
     D = frame.coordinates(O)
-    F, S, _ = small.cholesky(tall.gram(O) - small.product(D.T, D), np.ones(len(T)))
+    ones = np.ones(len(T))
+    F, S, _ = small.cholesky(tall.gram(O) - small.product(D.T, D), ones)
     C, T = C + small.product(D, T), small.product(F, T)
-    return Parts(frame, C, T, None, O, (S, small.product(D, S)))
+    return Parts(frame, C, T, None, O, ones, (S, small.product(D, S)))
 
 
 # What T⁻¹ may magnify: the square of the first, and the second, is what is lost of eps.
@@ -223,10 +225,10 @@ def split_by_columns(frame: Frame, G: Any, norms: Array, makers: small.Makers | 
     if frame.rank == 0:
         none = np.empty((0, G.shape[1]))
         O, T, grown = tall.orthonormalise(G, none, norms, makers)
-        return Parts(frame, none, T, grown, O)
+        return Parts(frame, none, T, grown, O, np.ones(len(T)))
     C = frame.coordinates(G)
     G_perp = frame.subtract(G, C)
-    # Makers are in coordinates of Q; while they are kept, W is square and only turns.
+    # Makers are in coordinates of Q; while they are kept, W is square.
     along = C if frame.W is None or makers is None else frame.W @ C
     O, T, grown = tall.orthonormalise(G_perp, along, norms, makers)
     pivots = small.pivots(T)
@@ -237,4 +239,4 @@ def split_by_columns(frame: Frame, G: Any, norms: Array, makers: small.Makers | 
         if len(F) < len(T):  # rounding after all: it made nothing
             grown = None if len(F) else makers
         C, T = C + E @ T, F @ T
-    return Parts(frame, C, T, grown, O)
+    return Parts(frame, C, T, grown, O, np.ones(len(T)))

@@ -134,25 +134,20 @@ class Principal(Bounded):
             self._turn_to_principal_axes()
         room, k = len(frame.rows), self.rank
         if self._work is None or self._work.shape[2] != room:
-            self._work = np.empty((5, room + 6, room))
-        sigma, W, S = np.empty(room), self._work[0], self._work[4]
+            self._work = np.empty((4, room + 6, room))
+        sigma, W, stored = np.empty(room), self._work[0], frame.stored
         sigma[:k] = self._root.diagonal()
         exact = self.exact(stream.noise)
         made = np.empty((room, room) if exact else (0, 0))
         if frame.makers is not None and exact:
             made[:k, :k] = frame.makers.rows
-        W[:k, : frame.stored] = np.eye(k) if frame.W is None else frame.W.T
-        stored, base = frame.stored, frame.stored
-        if frame.S is not None:
-            base -= len(frame.S)
-            S[base:stored, :stored], S[base:stored, stored:] = frame.S, 0.0
+        W[:k, :stored] = np.eye(k) if frame.W is None else frame.W.T
         if self._owed is None:
             self._owed = np.zeros((w.shape[1], room))
         self._added = None
-        stored, base, frame.rotations, k, exact, learned = compiled.walk(
+        stored, frame.rotations, k, exact, learned = compiled.walk(
             frame.rows,
             stored,
-            base,
             frame.rotations,
             ROTATIONS_BETWEEN_CURES,
             self._work,
@@ -174,7 +169,6 @@ class Principal(Bounded):
             compiled.threads(frame.rows.shape[1], len(stream.rows)),
         )
         frame.stored, frame.W = stored, W[:k, :stored].copy().T
-        frame.S = S[base:stored, :stored].copy() if stored > base else None
         frame.makers = small.Makers(np.asfortranarray(np.tril(made[:k, :k]))) if exact else None
         self._set_axes(sigma[:k])
         return told if learned >= 0 else told[: -1 - learned]

@@ -59,22 +59,22 @@ def spare(C: Array, stored: int) -> tuple[NDArray[np.intp], Array] | None:
     """
     k = C.shape[1]
     factors, swaps, info = lapack.dgetrf(C)
-    order = np.arange(len(C))
-    for i, j in enumerate(swaps):
-        order[[i, j]] = order[[j, i]]
-    kept, gone = order[:k], order[k:]
     if info != 0:
         return None
+    order = list(range(len(C)))
+    for i, j in enumerate(swaps):
+        order[i], order[j] = order[j], order[i]
+    kept, gone = order[:k], order[k:]
     reciprocal, _ = lapack.dgecon(factors[:k], np.abs(C[kept]).sum(axis=0).max())
     if not reciprocal * CROOKED * k**0.5 > 1:
         return None
-    settled = kept < min(k, stored)
-    place = np.empty(k, np.intp)
-    place[settled] = kept[settled]
-    place[~settled] = np.setdiff1d(np.arange(k), kept[settled])
+    settled = {j for j in kept if j < min(k, stored)}
+    free = iter(sorted(set(range(k)) - settled))
+    place = [j if j in settled else next(free) for j in kept]
     stay, Y = np.empty(k, np.intp), np.zeros(C.shape)
     stay[place] = kept
-    Y[gone[:, None], place] = blas.dtrsm(1.0, factors[:k], factors[k:], side=1, lower=1, diag=1)
+    shares = blas.dtrsm(1.0, factors[:k], factors[k:], side=1, lower=1, diag=1)
+    Y[np.ix_(gone, place)] = shares
     return stay, Y
 
 

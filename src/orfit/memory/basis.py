@@ -232,9 +232,9 @@ class Bounded(Basis, ABC):
         self.m = door.count("m", m)
 
     def room(self, size: int) -> int:
-        # The more room, the rarer Q W is written out, and the more there is to read at every step.
-        # Below 2 MB nobody counts it.
-        return self.m + max(4, min(16, max(self.m // 12, (1 << 18) // size)))
+        # The more room, the rarer columns are folded, and the more there is to read at every step.
+        # What fits the first cache nobody counts.
+        return self.m + max(4, min(24, self.m // 8), min(16, (1 << 15) // size))
 
     @abstractmethod
     def trim(self) -> None: ...

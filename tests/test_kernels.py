@@ -138,7 +138,10 @@ def test_making_room_keeps_the_span(  # noqa: PLR0917
         rows[:k] *= 1e6
         W[:k, :k] /= 1e6
         owed[:, :k] /= 1e6
-    kernels.make_room(rows, stored, W, k, owed, w, cured, threads)
+    x, met = rng.standard_normal(p), np.full(k + q, np.nan)
+    kernels.make_room(rows, stored, W, k, owed, w, cured, x, met, threads)
+    assert np.abs(W[:k, :k] @ met[:k] - U @ x).max() <= 1e-12
+    assert np.abs(met[k:] - moved @ x).max() <= 1e-12
     assert np.abs(w - moved).max() <= 1e-12
     assert np.abs(W[:k, :k] @ rows[:k] - U).max() <= 1e-13
     assert (W[:, k:] == 0).all()

@@ -281,13 +281,18 @@ def add_combination(rows, stored, begin, end, coefficients, g):
 
 
 @compiled
+def add_meeting(rows, stored, w, x, begin, end, out):
+    """Over [begin, end): out ← out + (rows x, w x), one after the other."""
+    add_products(rows, stored, begin, end, x[begin:end], out)
+    add_products(w, len(w), begin, end, x[begin:end], out[stored:])
+
+
+@compiled
 def meet(rows, stored, w, x, start, stop, out):
-    """Over [start, stop): out ← rows x, w x, one after the other; one read of the basis."""
+    """Over [start, stop): out ← rows x, w x; one read of the basis."""
     out[:] = 0.0
     for begin in range(start, stop, BLOCK):
-        end = min(begin + BLOCK, stop)
-        add_products(rows, stored, begin, end, x[begin:end], out)
-        add_products(w, len(w), begin, end, x[begin:end], out[stored:])
+        add_meeting(rows, stored, w, x, begin, min(begin + BLOCK, stop), out)
 
 
 @compiled
@@ -389,9 +394,10 @@ def pay_all(rows, stored, owed, w, start, stop):
 
 
 @compiled
-def turn(rows, W, owed, w, start, stop):
-    """Over [start, stop): w ← w + owed · rows, then rows ← W rows in place, W (k×stored)."""
+def turn(rows, W, owed, w, x, start, stop, out):
+    """Over [start, stop): w ← w + owed · rows; rows[:k] ← W rows, W (k×stored); `meet`."""
     k = len(W)
+    out[:] = 0.0
     block = np.empty((k, TURNED), rows.dtype)
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
@@ -401,12 +407,14 @@ def turn(rows, W, owed, w, start, stop):
         for i in range(k):
             for l in range(width):
                 rows[i, begin + l] = block[i, l]
+        add_meeting(rows, k, w, x, begin, begin + width, out)
 
 
 @compiled
-def exchange(rows, stay, gone, Y, owed, w, start, stop):
-    """Over [start, stop): w ← w + owed · rows, then rows[:k] ← rows[stay] + Y rows[gone]."""
+def exchange(rows, stay, gone, Y, owed, w, x, start, stop, out):
+    """Over [start, stop): w ← w + owed · rows; rows[:k] ← rows[stay] + Y rows[gone]; `meet`."""
     k, s = Y.shape
+    out[:] = 0.0
     block = np.empty((s, TURNED), rows.dtype)
     for begin in range(start, stop, TURNED):
         width = min(TURNED, stop - begin)
@@ -417,6 +425,7 @@ def exchange(rows, stay, gone, Y, owed, w, start, stop):
             if stay[i] != i:
                 put(rows[stay[i], begin : begin + width], rows[i, begin : begin + width])
         accumulate(Y, k, s, block, 0, rows, begin, width)
+        add_meeting(rows, k, w, x, begin, begin + width, out)
 
 
 @compiled
@@ -484,18 +493,23 @@ def pay_shared(rows, stored, owed, w, threads):
 
 
 @shared
-def turn_shared(rows, W, owed, w, threads):
-    size = rows.shape[1]
-    for t in prange(threads):
-        turn(rows, W, owed, w, size * t // threads, size * (t + 1) // threads)
-
-
-@shared
-def exchange_shared(rows, stay, gone, Y, owed, w, threads):
+def turn_shared(rows, W, owed, w, x, out, threads):
+    parts = np.empty((threads, len(out)))
     size = rows.shape[1]
     for t in prange(threads):
         start, stop = size * t // threads, size * (t + 1) // threads
-        exchange(rows, stay, gone, Y, owed, w, start, stop)
+        turn(rows, W, owed, w, x, start, stop, parts[t])
+    out[:] = parts.sum(axis=0)
+
+
+@shared
+def exchange_shared(rows, stay, gone, Y, owed, w, x, out, threads):
+    parts = np.empty((threads, len(out)))
+    size = rows.shape[1]
+    for t in prange(threads):
+        start, stop = size * t // threads, size * (t + 1) // threads
+        exchange(rows, stay, gone, Y, owed, w, x, start, stop, parts[t])
+    out[:] = parts.sum(axis=0)
 
 
 @compiled
@@ -547,8 +561,8 @@ def magnified(E):
 
 
 @compiled
-def make_room(rows, stored, W, k, owed, w, cured, threads):
-    """w ← w + owed · rows, and fold all but k rows into these, as `Frame.settle` does.
+def make_room(rows, stored, W, k, owed, w, cured, x, out, threads):
+    """w ← w + owed · rows, fold all but k rows into these, as `Frame.settle` does, and `meet` x.
 
     W (k×stored used) becomes k×k. Costs k s p for s rows beyond k.
     """
@@ -566,9 +580,9 @@ def make_room(rows, stored, W, k, owed, w, cured, threads):
     W[:] = 0.0
     if not straight:
         if threads > 1:
-            turn_shared(rows, whole, owed, w, threads)
+            turn_shared(rows, whole, owed, w, x, out, threads)
         else:
-            turn(rows, whole, owed, w, 0, rows.shape[1])
+            turn(rows, whole, owed, w, x, 0, len(x), out)
         for i in range(k):
             W[i, i] = 1.0
         return
@@ -592,9 +606,9 @@ def make_room(rows, stored, W, k, owed, w, cured, threads):
             shares[i, l] /= E[i, i]
             Y[place[i], l] = shares[i, l]
     if threads > 1:
-        exchange_shared(rows, stay, gone, Y, owed, w, threads)
+        exchange_shared(rows, stay, gone, Y, owed, w, x, out, threads)
     else:
-        exchange(rows, stay, gone, Y, owed, w, 0, rows.shape[1])
+        exchange(rows, stay, gone, Y, owed, w, x, 0, len(x), out)
     for i in range(k):
         for j in range(k):
             W[i, j] = whole[i, stay[j]]
@@ -679,18 +693,19 @@ def walk(
     f, alpha, unfaded = np.empty(q), np.empty(q), np.empty(room)
     values, W, turned, vectors = np.empty(room), work[0], work[1], work[2]
     for row in range(n):
+        x, norm = X[row], norms[row]
         if stored == room:
             rotations += 1
             cured = rotations % between_cures == 0
-            make_room(rows, stored, W, k, owed, w, cured, threads)
+            make_room(rows, stored, W, k, owed, w, cured, x, raw[: k + q], threads)
             stored = k
             owed[:] = 0.0
-        x, norm = X[row], norms[row]
+        else:
+            over_meet(rows, stored, w, x, raw[: stored + q], threads)
         for i in range(k):
             unfaded[i] = sigma[i]
             sigma[i] *= fading
         # Take x apart: x = U c + t o.
-        over_meet(rows, stored, w, x, raw[: stored + q], threads)
         for h in range(q):
             f[h] = raw[stored + h] + dot(owed[h, :stored], raw[:stored])
         square = norm * norm

@@ -10,12 +10,16 @@ kept in coefficients until rows are folded into others. Whatever runs over the p
 block by block, so that a gradient stays in the cache while the basis streams past; above `PARALLEL`
 parameters the blocks are shared among numba's threads. No BLAS: the threads of OpenBLAS meet at
 barriers in every call, and where another process holds a core each barrier costs milliseconds.
+
+In order: the eigenproblem; products; what runs over the p dimension, each as `…_part` on a piece of
+it, `…_shared` on all pieces at once, and by its name; making room; the loop. It is one file because
+numba compiles anew when the file of a function has changed, and does not look at what it calls.
 """
 
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from orfit.small import CROOKED, MUCH
+from orfit.small import CROOKED, MUCH  # whoever changes these touches this file
 
 EPS = np.finfo(np.float64).eps
 
@@ -118,7 +122,7 @@ def secular_root(s, z2, i, delta):
 
 
 @compiled
-def secular_roots(s, z2, delta, start, stop):
+def secular_roots_part(s, z2, delta, start, stop):
     for i in range(start, stop):
         secular_root(s, z2, i, delta[i])
 
@@ -127,7 +131,7 @@ def secular_roots(s, z2, delta, start, stop):
 def secular_roots_shared(s, z2, delta, threads):
     n = len(s)
     for t in prange(threads):
-        secular_roots(s, z2, delta, n * t // threads, n * (t + 1) // threads)
+        secular_roots_part(s, z2, delta, n * t // threads, n * (t + 1) // threads)
 
 
 @compiled
@@ -171,7 +175,7 @@ def rank_one(s, z, values, vectors, work, threads):
     if r >= MANY and threads > 1:
         secular_roots_shared(t[:r], z2[:r], delta, threads)
     else:
-        secular_roots(t[:r], z2[:r], delta, 0, r)
+        secular_roots_part(t[:r], z2[:r], delta, 0, r)
     for i in range(r):
         found[i] = np.sqrt(max(t[i] * t[i] - delta[i, i], 0.0))
     for i in range(d):
@@ -281,69 +285,6 @@ def add_combination(rows, stored, begin, end, coefficients, g):
 
 
 @compiled
-def add_meeting(rows, stored, w, x, begin, end, out):
-    """Over [begin, end): out ← out + (rows x, w x), one after the other."""
-    add_products(rows, stored, begin, end, x[begin:end], out)
-    add_products(w, len(w), begin, end, x[begin:end], out[stored:])
-
-
-@compiled
-def meet(rows, stored, w, x, start, stop, out):
-    """Over [start, stop): out ← rows x, w x; one read of the basis."""
-    out[:] = 0.0
-    for begin in range(start, stop, BLOCK):
-        add_meeting(rows, stored, w, x, begin, min(begin + BLOCK, stop), out)
-
-
-@compiled
-def remove(rows, stored, coefficients, x, g, start, stop):
-    """Over [start, stop): g ← x + coefficients · rows, and |g|²; x may be g."""
-    square = 0.0
-    for begin in range(start, stop, BLOCK):
-        end = min(begin + BLOCK, stop)
-        part, source = g[begin:end], x[begin:end]
-        for l in range(len(part)):
-            part[l] = source[l]
-        add_combination(rows, stored, begin, end, coefficients, part)
-        square += dot(part, part)
-    return square
-
-
-@compiled
-def gram_part(rows, stored, start, stop, out):
-    """Over [start, stop): the lower triangle of rows rowsᵀ."""
-    out[:] = 0.0
-    for begin in range(start, stop, TURNED):
-        end = min(begin + TURNED, stop)
-        for i in range(stored):
-            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
-
-
-@compiled
-def mirror(A):
-    """Make the upper triangle that of the lower."""
-    for i in range(len(A)):
-        for j in range(i):
-            A[j, i] = A[i, j]
-
-
-@compiled
-def scale(x, factor, out, start, stop):
-    """Over [start, stop): out ← factor x."""
-    number = out.dtype.type(factor)
-    part, source = out[start:stop], x[start:stop]
-    for l in range(len(part)):
-        part[l] = source[l] * number
-
-
-@compiled
-def pay(rows, stored, owed, w, begin, end):
-    """Over [begin, end): w ← w + owed · rows, for each head."""
-    for h in range(len(w)):
-        add_combination(rows, stored, begin, end, owed[h], w[h, begin:end])
-
-
-@compiled
 def accumulate(K, n, m, source, begin, out, start, width):
     """out[:n] ← out[:n] + K source, over `width` columns from `start` in out and `begin` in source.
 
@@ -387,87 +328,17 @@ def accumulate(K, n, m, source, begin, out, start, width):
 
 
 @compiled
-def pay_all(rows, stored, owed, w, start, stop):
-    """The same, block by block."""
-    for begin in range(start, stop, BLOCK):
-        pay(rows, stored, owed, w, begin, min(begin + BLOCK, stop))
-
-
-@compiled
-def turn(rows, W, owed, w, x, start, stop, out):
-    """Over [start, stop): w ← w + owed · rows; rows[:k] ← W rows, W (k×stored); `meet`."""
-    k = len(W)
-    out[:] = 0.0
-    block = np.empty((k, TURNED), rows.dtype)
-    for begin in range(start, stop, TURNED):
-        width = min(TURNED, stop - begin)
-        pay(rows, W.shape[1], owed, w, begin, begin + width)
-        block[:] = 0
-        accumulate(W, k, W.shape[1], rows, begin, block, 0, width)
-        for i in range(k):
-            for l in range(width):
-                rows[i, begin + l] = block[i, l]
-        add_meeting(rows, k, w, x, begin, begin + width, out)
-
-
-@compiled
-def exchange(rows, stay, gone, Y, owed, w, x, start, stop, out):
-    """Over [start, stop): w ← w + owed · rows; rows[:k] ← rows[stay] + Y rows[gone]; `meet`."""
-    k, s = Y.shape
-    out[:] = 0.0
-    block = np.empty((s, TURNED), rows.dtype)
-    for begin in range(start, stop, TURNED):
-        width = min(TURNED, stop - begin)
-        pay(rows, k + s, owed, w, begin, begin + width)
-        for i in range(s):
-            put(rows[gone[i], begin : begin + width], block[i])
-        for i in range(k):
-            if stay[i] != i:
-                put(rows[stay[i], begin : begin + width], rows[i, begin : begin + width])
-        accumulate(Y, k, s, block, 0, rows, begin, width)
-        add_meeting(rows, k, w, x, begin, begin + width, out)
+def mirror(A):
+    """Make the upper triangle that of the lower."""
+    for i in range(len(A)):
+        for j in range(i):
+            A[j, i] = A[i, j]
 
 
 @compiled
 def put(source, out):
     for l in range(len(source)):
         out[l] = source[l]
-
-
-@shared
-def meet_shared(rows, stored, w, x, out, threads):
-    parts = np.empty((threads, len(out)))
-    size = len(x)
-    for t in prange(threads):
-        meet(rows, stored, w, x, size * t // threads, size * (t + 1) // threads, parts[t])
-    out[:] = parts.sum(axis=0)
-
-
-@shared
-def remove_shared(rows, stored, coefficients, x, g, threads):
-    squares = np.empty(threads)
-    size = len(x)
-    for t in prange(threads):
-        start, stop = size * t // threads, size * (t + 1) // threads
-        squares[t] = remove(rows, stored, coefficients, x, g, start, stop)
-    return squares.sum()
-
-
-@shared
-def scale_shared(x, factor, out, threads):
-    size = len(x)
-    for t in prange(threads):
-        scale(x, factor, out, size * t // threads, size * (t + 1) // threads)
-
-
-@shared
-def gram_shared(rows, stored, gram, threads):
-    parts = np.empty((threads, stored, stored))
-    size = rows.shape[1]
-    for t in prange(threads):
-        gram_part(rows, stored, size * t // threads, size * (t + 1) // threads, parts[t])
-    gram[:] = parts.sum(axis=0)
-    mirror(gram)
 
 
 @compiled
@@ -485,11 +356,170 @@ def product_shared(K, n, m, source, width, out, threads):
         product(K[start:stop], stop - start, m, source, width, out[start:stop])
 
 
+@compiled
+def add_meeting(rows, stored, w, x, begin, end, out):
+    """Over [begin, end): out ← out + (rows x, w x), one after the other."""
+    add_products(rows, stored, begin, end, x[begin:end], out)
+    add_products(w, len(w), begin, end, x[begin:end], out[stored:])
+
+
+@compiled
+def meet_part(rows, stored, w, x, start, stop, out):
+    """Over [start, stop): out ← rows x, w x; one read of the basis."""
+    out[:] = 0.0
+    for begin in range(start, stop, BLOCK):
+        add_meeting(rows, stored, w, x, begin, min(begin + BLOCK, stop), out)
+
+
 @shared
-def pay_shared(rows, stored, owed, w, threads):
+def meet_shared(rows, stored, w, x, out, threads):
+    parts = np.empty((threads, len(out)))
+    size = len(x)
+    for t in prange(threads):
+        meet_part(rows, stored, w, x, size * t // threads, size * (t + 1) // threads, parts[t])
+    out[:] = parts.sum(axis=0)
+
+
+@compiled
+def meet(rows, stored, w, x, out, threads):
+    """out ← rows x, w x."""
+    if threads > 1:
+        meet_shared(rows, stored, w, x, out, threads)
+    else:
+        meet_part(rows, stored, w, x, 0, len(x), out)
+
+
+@compiled
+def remove_part(rows, stored, coefficients, x, g, start, stop):
+    """Over [start, stop): g ← x + coefficients · rows, and |g|²; x may be g."""
+    square = 0.0
+    for begin in range(start, stop, BLOCK):
+        end = min(begin + BLOCK, stop)
+        part, source = g[begin:end], x[begin:end]
+        for l in range(len(part)):
+            part[l] = source[l]
+        add_combination(rows, stored, begin, end, coefficients, part)
+        square += dot(part, part)
+    return square
+
+
+@shared
+def remove_shared(rows, stored, coefficients, x, g, threads):
+    squares = np.empty(threads)
+    size = len(x)
+    for t in prange(threads):
+        start, stop = size * t // threads, size * (t + 1) // threads
+        squares[t] = remove_part(rows, stored, coefficients, x, g, start, stop)
+    return squares.sum()
+
+
+@compiled
+def remove(rows, stored, coefficients, x, g, threads):
+    """g ← x + coefficients · rows, and |g|²."""
+    if threads > 1:
+        return remove_shared(rows, stored, coefficients, x, g, threads)
+    return remove_part(rows, stored, coefficients, x, g, 0, len(x))
+
+
+@compiled
+def scale_part(x, factor, out, start, stop):
+    """Over [start, stop): out ← factor x."""
+    number = out.dtype.type(factor)
+    part, source = out[start:stop], x[start:stop]
+    for l in range(len(part)):
+        part[l] = source[l] * number
+
+
+@shared
+def scale_shared(x, factor, out, threads):
+    size = len(x)
+    for t in prange(threads):
+        scale_part(x, factor, out, size * t // threads, size * (t + 1) // threads)
+
+
+@compiled
+def scale(x, factor, out, threads):
+    """out ← factor x."""
+    if threads > 1:
+        scale_shared(x, factor, out, threads)
+    else:
+        scale_part(x, factor, out, 0, len(x))
+
+
+@compiled
+def gram_part(rows, stored, start, stop, out):
+    """Over [start, stop): the lower triangle of rows rowsᵀ."""
+    out[:] = 0.0
+    for begin in range(start, stop, TURNED):
+        end = min(begin + TURNED, stop)
+        for i in range(stored):
+            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
+
+
+@shared
+def gram_shared(rows, stored, out, threads):
+    parts = np.empty((threads, stored, stored))
     size = rows.shape[1]
     for t in prange(threads):
-        pay_all(rows, stored, owed, w, size * t // threads, size * (t + 1) // threads)
+        gram_part(rows, stored, size * t // threads, size * (t + 1) // threads, parts[t])
+    out[:] = parts.sum(axis=0)
+
+
+@compiled
+def gram(rows, stored, out, threads):
+    """out ← rows rowsᵀ."""
+    if threads > 1:
+        gram_shared(rows, stored, out, threads)
+    else:
+        gram_part(rows, stored, 0, rows.shape[1], out)
+    mirror(out)
+
+
+@compiled
+def pay(rows, stored, owed, w, begin, end):
+    """Over [begin, end): w ← w + owed · rows, for each head."""
+    for h in range(len(w)):
+        add_combination(rows, stored, begin, end, owed[h], w[h, begin:end])
+
+
+@compiled
+def settle_part(rows, stored, owed, w, start, stop):
+    """The same, block by block."""
+    for begin in range(start, stop, BLOCK):
+        pay(rows, stored, owed, w, begin, min(begin + BLOCK, stop))
+
+
+@shared
+def settle_shared(rows, stored, owed, w, threads):
+    size = rows.shape[1]
+    for t in prange(threads):
+        settle_part(rows, stored, owed, w, size * t // threads, size * (t + 1) // threads)
+
+
+@compiled
+def settle(rows, stored, owed, w, threads):
+    """w ← w + owed · rows."""
+    if threads > 1:
+        settle_shared(rows, stored, owed, w, threads)
+    else:
+        settle_part(rows, stored, owed, w, 0, rows.shape[1])
+
+
+@compiled
+def turn_part(rows, W, owed, w, x, start, stop, out):
+    """Over [start, stop): w ← w + owed · rows; rows[:k] ← W rows, W (k×stored); `meet`."""
+    k = len(W)
+    out[:] = 0.0
+    block = np.empty((k, TURNED), rows.dtype)
+    for begin in range(start, stop, TURNED):
+        width = min(TURNED, stop - begin)
+        pay(rows, W.shape[1], owed, w, begin, begin + width)
+        block[:] = 0
+        accumulate(W, k, W.shape[1], rows, begin, block, 0, width)
+        for i in range(k):
+            for l in range(width):
+                rows[i, begin + l] = block[i, l]
+        add_meeting(rows, k, w, x, begin, begin + width, out)
 
 
 @shared
@@ -498,8 +528,35 @@ def turn_shared(rows, W, owed, w, x, out, threads):
     size = rows.shape[1]
     for t in prange(threads):
         start, stop = size * t // threads, size * (t + 1) // threads
-        turn(rows, W, owed, w, x, start, stop, parts[t])
+        turn_part(rows, W, owed, w, x, start, stop, parts[t])
     out[:] = parts.sum(axis=0)
+
+
+@compiled
+def turn(rows, W, owed, w, x, out, threads):
+    """w ← w + owed · rows; rows[:k] ← W rows; then `meet`."""
+    if threads > 1:
+        turn_shared(rows, W, owed, w, x, out, threads)
+    else:
+        turn_part(rows, W, owed, w, x, 0, len(x), out)
+
+
+@compiled
+def exchange_part(rows, stay, gone, Y, owed, w, x, start, stop, out):
+    """Over [start, stop): w ← w + owed · rows; rows[:k] ← rows[stay] + Y rows[gone]; `meet`."""
+    k, s = Y.shape
+    out[:] = 0.0
+    block = np.empty((s, TURNED), rows.dtype)
+    for begin in range(start, stop, TURNED):
+        width = min(TURNED, stop - begin)
+        pay(rows, k + s, owed, w, begin, begin + width)
+        for i in range(s):
+            put(rows[gone[i], begin : begin + width], block[i])
+        for i in range(k):
+            if stay[i] != i:
+                put(rows[stay[i], begin : begin + width], rows[i, begin : begin + width])
+        accumulate(Y, k, s, block, 0, rows, begin, width)
+        add_meeting(rows, k, w, x, begin, begin + width, out)
 
 
 @shared
@@ -508,8 +565,17 @@ def exchange_shared(rows, stay, gone, Y, owed, w, x, out, threads):
     size = rows.shape[1]
     for t in prange(threads):
         start, stop = size * t // threads, size * (t + 1) // threads
-        exchange(rows, stay, gone, Y, owed, w, x, start, stop, parts[t])
+        exchange_part(rows, stay, gone, Y, owed, w, x, start, stop, parts[t])
     out[:] = parts.sum(axis=0)
+
+
+@compiled
+def exchange(rows, stay, gone, Y, owed, w, x, out, threads):
+    """w ← w + owed · rows; rows[:k] ← rows[stay] + Y rows[gone]; then `meet`."""
+    if threads > 1:
+        exchange_shared(rows, stay, gone, Y, owed, w, x, out, threads)
+    else:
+        exchange_part(rows, stay, gone, Y, owed, w, x, 0, len(x), out)
 
 
 @compiled
@@ -561,6 +627,23 @@ def magnified(E):
 
 
 @compiled
+def cure(rows, W, threads):
+    """Change W so that U = (W rows)ᵀ is orthonormal again: U ← U (3 I − UᵀU) / 2."""
+    k, stored = W.shape
+    square = np.empty((stored, stored))
+    gram(rows, stored, square, threads)
+    half, turned = np.empty((k, stored)), np.empty((k, stored))
+    product(W, k, stored, square, stored, half)
+    correction = np.empty((k, k))
+    for i in range(k):
+        for j in range(k):
+            correction[i, j] = -0.5 * dot(half[i], W[j])
+        correction[i, i] += 1.5
+    product(correction, k, k, W, stored, turned)
+    W[:] = turned
+
+
+@compiled
 def make_room(rows, stored, W, k, owed, w, cured, x, out, threads):
     """w ← w + owed · rows, fold all but k rows into these, as `Frame.settle` does, and `meet` x.
 
@@ -579,10 +662,7 @@ def make_room(rows, stored, W, k, owed, w, cured, x, out, threads):
         straight = magnified(E) * np.sqrt(length / k) < CROOKED
     W[:] = 0.0
     if not straight:
-        if threads > 1:
-            turn_shared(rows, whole, owed, w, x, out, threads)
-        else:
-            turn(rows, whole, owed, w, x, 0, len(x), out)
+        turn(rows, whole, owed, w, x, out, threads)
         for i in range(k):
             W[i, i] = 1.0
         return
@@ -605,66 +685,40 @@ def make_room(rows, stored, W, k, owed, w, cured, x, out, threads):
         for l in range(stored - k):
             shares[i, l] /= E[i, i]
             Y[place[i], l] = shares[i, l]
-    if threads > 1:
-        exchange_shared(rows, stay, gone, Y, owed, w, x, out, threads)
-    else:
-        exchange(rows, stay, gone, Y, owed, w, x, 0, len(x), out)
+    exchange(rows, stay, gone, Y, owed, w, x, out, threads)
     for i in range(k):
         for j in range(k):
             W[i, j] = whole[i, stay[j]]
 
 
 @compiled
-def cure(rows, W, threads):
-    """Change W so that U = (W rows)ᵀ is orthonormal again: U ← U (3 I − UᵀU) / 2."""
-    k, stored = W.shape
-    gram = np.empty((stored, stored))
-    if threads > 1:
-        gram_shared(rows, stored, gram, threads)
-    else:
-        gram_part(rows, stored, 0, rows.shape[1], gram)
-        mirror(gram)
-    half, turned = np.empty((k, stored)), np.empty((k, stored))
-    product(W, k, stored, gram, stored, half)
-    correction = np.empty((k, k))
+def coordinates(W, k, stored, raw, c, along):
+    """c ← W raw, along U; along ← −Wᵀ c, to take U c away from a row. Returns |c|²."""
+    for j in range(stored):
+        along[j] = 0.0
+    square = 0.0
     for i in range(k):
-        for j in range(k):
-            correction[i, j] = -0.5 * dot(half[i], W[j])
-        correction[i, i] += 1.5
-    product(correction, k, k, W, stored, turned)
-    W[:] = turned
+        total = 0.0
+        for j in range(stored):
+            total += W[i, j] * raw[j]
+        c[i] = total
+        square += total * total
+        for j in range(stored):
+            along[j] -= total * W[i, j]
+    return square
 
 
 @compiled
-def over_meet(rows, stored, w, x, out, threads):
-    if threads > 1:
-        meet_shared(rows, stored, w, x, out, threads)
-    else:
-        meet(rows, stored, w, x, 0, len(x), out)
-
-
-@compiled
-def over_remove(rows, stored, coefficients, x, g, threads):
-    if threads > 1:
-        return remove_shared(rows, stored, coefficients, x, g, threads)
-    return remove(rows, stored, coefficients, x, g, 0, len(x))
-
-
-@compiled
-def settle(rows, stored, owed, w, threads):
-    """w ← w + owed · rows."""
-    if threads > 1:
-        pay_shared(rows, stored, owed, w, threads)
-    else:
-        pay_all(rows, stored, owed, w, 0, rows.shape[1])
-
-
-@compiled
-def over_scale(x, factor, out, threads):
-    if threads > 1:
-        scale_shared(x, factor, out, threads)
-    else:
-        scale(x, factor, out, 0, len(x))
+def coefficients_in(made, raw, k, out):
+    """|a| for the combination madeᵀ a = raw, made (k×k) lower triangular, both along the rows."""
+    square = 0.0
+    for j in range(k - 1, -1, -1):
+        total = raw[j]
+        for i in range(j + 1, k):
+            total -= made[i, j] * out[i]
+        out[j] = total / made[j, j]
+        square += out[j] * out[j]
+    return np.sqrt(square)
 
 
 @compiled
@@ -701,7 +755,7 @@ def walk(
             stored = k
             owed[:] = 0.0
         else:
-            over_meet(rows, stored, w, x, raw[: stored + q], threads)
+            meet(rows, stored, w, x, raw[: stored + q], threads)
         for i in range(k):
             unfaded[i] = sigma[i]
             sigma[i] *= fading
@@ -718,15 +772,15 @@ def walk(
         new = True
         if explicit:
             g = rows[stored]
-            t = np.sqrt(over_remove(rows, stored, along, x, g, threads))
+            t = np.sqrt(remove(rows, stored, along, x, g, threads))
             doubt = norm
             if exact:
                 doubt = np.hypot(norm, coefficients_in(made, along, stored, more))
             new = t > cutoff * doubt
             if new:
-                over_meet(rows, stored, w[:0], g, raw[:stored], threads)
+                meet(rows, stored, w[:0], g, raw[:stored], threads)
                 coordinates(W, k, stored, raw, more, along)
-                left = np.sqrt(over_remove(rows, stored, along, g, g, threads))
+                left = np.sqrt(remove(rows, stored, along, g, g, threads))
                 for i in range(k):
                     c[i] += more[i]
                 new = left > 0.5 * t
@@ -758,9 +812,9 @@ def walk(
         count = k
         if new:
             if explicit:
-                over_scale(g, 1 / t, g, threads)
+                scale(g, 1 / t, g, threads)
             else:
-                over_scale(x, 1 / t, rows[stored], threads)
+                scale(x, 1 / t, rows[stored], threads)
             if exact:
                 for j in range(stored):
                     part = 0.0
@@ -796,33 +850,3 @@ def walk(
                 W[i, :stored] = turned[i, :stored]
         told[row, 2] = k
     return stored, rotations, k, exact, n
-
-
-@compiled
-def coefficients_in(made, raw, k, out):
-    """|a| for the combination madeᵀ a = raw, made (k×k) lower triangular, both along the rows."""
-    square = 0.0
-    for j in range(k - 1, -1, -1):
-        total = raw[j]
-        for i in range(j + 1, k):
-            total -= made[i, j] * out[i]
-        out[j] = total / made[j, j]
-        square += out[j] * out[j]
-    return np.sqrt(square)
-
-
-@compiled
-def coordinates(W, k, stored, raw, c, along):
-    """c ← W raw, along U; along ← −Wᵀ c, to take U c away from a row. Returns |c|²."""
-    for j in range(stored):
-        along[j] = 0.0
-    square = 0.0
-    for i in range(k):
-        total = 0.0
-        for j in range(stored):
-            total += W[i, j] * raw[j]
-        c[i] = total
-        square += total * total
-        for j in range(stored):
-            along[j] -= total * W[i, j]
-    return square

@@ -48,12 +48,16 @@ class EKF(OneStep):
         c = len(self._R)
         if Y.shape[1:] != (c,):
             raise ValueError(f"noise is {c}×{c}, but y has shape {Y.shape[1:]} for each datapoint")
-        w, state = tall.copy(self._w), self.memory.state()
+        variances, _ = self._channels
+        if (variances > 0).all() or (variances == 0).all():
+            return super()._learn(X, Y)
+        w, (arrays, values) = tall.copy(self._w), self.memory.state()
+        arrays = {name: array.copy() for name, array in arrays.items()}
         try:
             return super()._learn(X, Y)
         except ValueError:  # the second of two blocks may be the one that fails
             self._w = w
-            self.memory.restore(*state)
+            self.memory.restore(arrays, values)
             raise
 
     def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:

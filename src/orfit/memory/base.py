@@ -61,7 +61,10 @@ class Memory(ABC):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values that `restore` needs to go on bit-equally."""
+        """Arrays and plain values that `restore` needs to go on bit-equally.
+
+        Arrays may be the memory's own, which the next step changes.
+        """
 
     @abstractmethod
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:

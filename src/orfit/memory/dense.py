@@ -1,6 +1,7 @@
 """Keep the whole P, p×p: what RLS, NTK-RLS and the Kalman filter do."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,12 @@ class DenseSplit:
         # With forgetting, P grows beyond its prior; no gradient is newer than new.
         return min(1.0, small.frobenius(self.T) / self.total) if self.total > 0 else 0.0
 
+    @cached_property
+    def LQ(self) -> Array:
+        return np.asarray(tall.combine(self.L, self.Q))
+
     def displacement(self, z: Array) -> tuple[Array, float]:
-        move = self.L @ tall.combine(self.Q, z)
+        move = np.asarray(tall.combine(self.LQ, z))
         return move, small.frobenius(tall.norms(move.reshape(len(move), -1)))
 
 
@@ -79,12 +84,14 @@ class Dense(Memory):
             raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
         if self.prior.ndim < 2:
             L = np.diag(np.broadcast_to(1 / np.sqrt(self.prior), size))
+            least = self.prior.min()
         else:
             # Π = A Aᵀ, so P₀ = A⁻ᵀ A⁻¹.
             A = linalg.cholesky(self.prior, lower=True)
             L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
-        self.size, self.L = size, np.array(L, dtype, order="C")
-        self._scale = float(np.linalg.norm(self.L, 2))
+            least = linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
+        self.size, self.L = size, np.array(L, dtype, order="F")
+        self._scale = float(1 / np.sqrt(least))
 
     @property
     def P(self) -> Array:
@@ -98,17 +105,17 @@ class Dense(Memory):
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
         G = tall.to_numpy(G)  # what is p×p stays with NumPy
         norms = lengths(G)
-        L = self._faded(forgetting)
+        L, width = self._faded(forgetting)
         lengths_ = self._scale * norms
         # Without noise a remainder is divided by: it must be more than the rounding of all before.
         doubt = self._blur * lengths_ if noise == 0 else lengths_
         makers = small.Makers() if noise == 0 else None
-        Q, T, _ = tall.orthonormalise(L.T @ G, np.empty((0, G.shape[1])), doubt, makers)
+        LG = np.asarray(tall.inner(L, G), L.dtype, order="F")
+        Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), doubt, makers)
         pivots = small.pivots(T)
         steps = np.abs(T[range(len(T)), pivots])
         blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0
-        widest = small.frobenius(L) / np.sqrt(len(L)) * small.frobenius(norms)
-        fresh = bool(small.frobenius(T) > 1e-3 * widest)
+        fresh = small.frobenius(T) > 1e-3 * width * small.frobenius(norms)
         return DenseSplit(L, Q, T, blur, fresh, small.frobenius(lengths_), noise)
 
     def fold(self, past: DenseSplit) -> None:
@@ -120,11 +127,15 @@ class Dense(Memory):
             W, s, _ = linalg.svd(past.T, full_matrices=False)
             root = np.sqrt(past.noise)
             share = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
-            K = tall.combine(past.Q, W)
-            self.L = past.L - (past.L @ K * share.astype(K.dtype)) @ K.T
+            # In its place: another p×p would be written, and read, for nothing.
+            K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * share)
+            gemm = tall.GEMM[self.L.dtype]
+            self.L = np.asarray(gemm(-1.0, LK, K, trans_b=1, beta=1.0, c=self.L, overwrite_c=True))
 
-    def _faded(self, forgetting: float) -> Array:
-        """L with P / forgetting: the normalised recursion, which never forms a power of it.
+    def _faded(self, forgetting: float) -> tuple[Array, float]:
+        """L with P / forgetting, and how wide it is on average (zero where nobody need know).
+
+        This is the normalised recursion, which never forms a power of `forgetting`.
 
         P grows so along directions that the stream has left, without end (wind-up), and rounding
         relative to those drowns the rest. So P is held below a limit: eps^(-3/4) times its prior,
@@ -132,16 +143,18 @@ class Dense(Memory):
         seen, as in an overparameterized model, it may grow as it must.
         """
         if forgetting == 1:
-            return self.L
+            return self.L, 0.0
         L = self.L / self.L.dtype.type(np.sqrt(forgetting))
         type_ = np.finfo(L.dtype)
         most = 0.4 * np.log(float(type_.max))  # of log L, so that squares are finite too
         needed = -0.5 * (self._fresh + 2) * np.log(forgetting)
         limit = self._scale * np.exp(min(most, max(-0.375 * np.log(float(type_.eps)), needed)))
-        if small.frobenius(L) > np.sqrt(len(L)) * limit:
+        width = small.frobenius(L) / len(L) ** 0.5
+        if width > limit:
             W, s, Vt = linalg.svd(L)
-            L = ((W * np.minimum(s, limit / WINDUP_SETBACK)) @ Vt).astype(L.dtype)
-        return np.asarray(L)
+            L = np.asarray((W * np.minimum(s, limit / WINDUP_SETBACK)) @ Vt, L.dtype, order="F")
+            width = small.frobenius(L) / len(L) ** 0.5
+        return L, width
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"L": self.L, "prior": self.prior}, {
@@ -151,7 +164,7 @@ class Dense(Memory):
         }
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        self.L = taken(arrays, "L", self.L.dtype, self.size, self.size)
+        self.L = np.asfortranarray(taken(arrays, "L", self.L.dtype, self.size, self.size))
         self.prior = arrays["prior"]
         self._scale, self._blur = float(values["scale"]), float(values["blur"])
         self._fresh = int(values["fresh"])

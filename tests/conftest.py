@@ -22,7 +22,7 @@ def every_path(request):
         if request.param == "plain":
             patch.setattr("orfit.learners.onestep.kernels", lambda: None)
         else:
-            assert kernels() is not None, "the tests need numba: pip install orfit[dev]"
+            assert kernels() is not None, "the tests need numba: the extra 'dev'"
             patch.setattr("orfit.learners.onestep.WORTH_ROWS", 0)
         if request.param == "in coordinates":
             patch.setattr("orfit.learners.onestep.CHUNK", 2)

@@ -282,6 +282,59 @@ def test_two_datapoints_are_not_two_outputs():
         learner.learn_batch(np.eye(3)[:2], [1.0, 1.0])
 
 
+@given(seeds, st.lists(st.integers(1, 4), min_size=1, max_size=5), st.floats(0, 8))
+def test_makers_are_the_rows_that_made_the_directions(seed, blocks, digits):
+    """Also of blocks that depend on each other, nearly: Householder's signs must not show."""
+    rng = np.random.default_rng(seed)
+    n = sum(blocks)
+    X = rng.standard_normal((n, 25))
+    for i in range(1, n):
+        X[i] = X[i] * 10.0 ** -rng.uniform(0, digits) + rng.standard_normal(i) @ X[:i]
+    learner = orfit.ORFit(orfit.Linear(25), 25)
+    start = 0
+    for size in blocks:
+        learner.learn_batch(X[start : start + size], np.zeros(size))
+        start += size
+    frame = learner.memory.frame
+    assert frame.rank == n
+    made = frame.Q @ frame.makers.rows.T
+    assert np.abs(made - (X / np.linalg.norm(X, axis=1)[:, None]).T).max() <= 1e-6
+
+
+def test_a_row_nearly_in_the_span_of_two_blocks_is_learned():
+    rng = np.random.default_rng(1096)
+    d = 10 ** rng.uniform(-13, -1, 6)
+    X = [rng.standard_normal(8)]
+    for i in range(1, 5):
+        X.append(rng.standard_normal(i) @ np.array(X) + d[i] * rng.standard_normal(8))
+    learner = orfit.ORFit(orfit.Linear(8), 20)
+    learner.learn_batch(X[:2], [1.0, 2.0])
+    learner.learn_batch(X[2:4], [3.0, 4.0])
+    update = learner.learn(X[4], 5.0)
+    assert 1e-7 < update.novelty < 1e-5
+    assert update.rank == 5
+    assert update.conflict == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("share", [1.0, 2.0, 3.6])
+@pytest.mark.parametrize("m", [12, 40])
+def test_a_chain_of_blocks_each_mostly_along_its_predecessor(m, share, dtype, rng):
+    """A block's directions must not magnify what those before lack of being orthogonal."""
+    Q = np.linalg.qr(rng.standard_normal((200, 200)))[0]
+    memory = Principal(m)
+    first = 1e-3 * Q[:, : m + 1]
+    first[:, 0] = Q[:, 0]
+    memory.absorb(first.astype(dtype))
+    previous, rest = Q[:, 0], iter(Q[:, m + 2 :].T)
+    for _ in range(30):
+        new = next(rest)
+        memory.absorb(np.column_stack([new + share * previous, 1e-3 * next(rest)]).astype(dtype))
+        previous = new
+    U = memory.U.astype(float)
+    assert np.abs(U.T @ U - np.eye(m)).max() <= 2000 * np.finfo(dtype).eps
+
+
 def test_a_frame_that_has_drifted_is_cured(rng):
     frame = Frame(np.empty(50), 10)
     O = np.linalg.qr(rng.standard_normal((50, 6)))[0]

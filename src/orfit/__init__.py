@@ -31,7 +31,8 @@ def __getattr__(name: str) -> Any:
     try:  # torch is imported by those who use it
         from orfit.models.torch_model import TorchModel
     except ImportError as error:
-        raise ImportError(f"TorchModel needs torch: pip install 'orfit[torch]' ({error})") from None
+        advice = "pip install '.[torch]' in orfit's folder"
+        raise ImportError(f"TorchModel needs torch: {advice} ({error})") from None
     return TorchModel
 
 

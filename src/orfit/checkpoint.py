@@ -18,7 +18,7 @@ import safetensors.numpy
 
 from orfit.door import Array
 
-FORMAT = 1
+FORMAT = 2
 KEY = "orfit"
 SUFFIX = ".saving"
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed
@@ -80,9 +80,10 @@ def _header(text: str | None, path: str | os.PathLike[str]) -> dict[str, Any]:
         version, _ = int(header["format"]), list(header["transposed"])
     except (ValueError, KeyError, TypeError):
         raise CheckpointError(f"{os.fspath(path)} has a header that is not orfit's") from None
-    if version > FORMAT:
+    if version != FORMAT:
+        remedy = "upgrade it" if version > FORMAT else "load it with the orfit that wrote it"
         raise CheckpointError(
-            f"{os.fspath(path)} has format {version}; this orfit reads up to {FORMAT}: upgrade it"
+            f"{os.fspath(path)} has format {version}; this orfit reads {FORMAT}: {remedy}"
         )
     return dict(header)
 

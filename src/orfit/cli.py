@@ -66,7 +66,9 @@ def reproduce(options: argparse.Namespace) -> int:
     missing = [name for name in needed if importlib.util.find_spec(name) is None]
     if missing:
         extra = "experiments,torch" if "torch" in missing else "experiments"
-        raise ValueError(f"this needs {' and '.join(missing)}: pip install 'orfit[{extra}]'")
+        raise ValueError(
+            f"this needs {' and '.join(missing)}: pip install '.[{extra}]' in orfit's folder"
+        )
     from rich.console import Console
 
     from orfit.experiments.reproduce import reproduce as run_one

@@ -1,6 +1,6 @@
 """The row loop of a limited memory, compiled: for small p, where Python costs the most.
 
-Needs numba (`pip install orfit[fast]`); without it the plain path does the same. `walk` is
+Needs numba (the extra `fast`); without it the plain path does the same. `walk` is
 `OneStep._learn` on `Principal`, row after row, for a linear model with one output or heads, with
 the remembered directions in principal axes: then taking a gradient in is an eigenproblem of a
 diagonal plus a rank-one matrix, solved root by root in O(k²) with nothing but arithmetic.
@@ -19,7 +19,7 @@ numba compiles anew when the file of a function has changed, and does not look a
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from orfit.small import CROOKED, MUCH  # whoever changes these touches this file
+from orfit.small import CROOKED, LONG, MUCH  # whoever changes these touches this file
 
 EPS = np.finfo(np.float64).eps
 
@@ -27,7 +27,6 @@ BLOCK = 8192  # numbers of one vector that are worked on at a time
 TURNED = 392  # the same where many vectors are worked on at once; 512 apart, they would share lines
 PARALLEL = 1 << 16  # parameters above which threads pay
 MANY = 64  # directions above which they share small matrices, too
-LONG = 2.0  # combinations of rows, beside their lengths, that still count as short
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 compiled = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")
@@ -606,7 +605,8 @@ def eliminate(E, order):
 def magnified(E):
     """About how much longer (L U)⁻¹ makes a vector: a few turns of the power method."""
     k = len(E)
-    v, factor = np.ones(k), 0.0
+    # From a vector without pattern, which no direction that matters is orthogonal to by design.
+    v, factor = 0.5 + (0.6180339887498949 * np.arange(k)) % 1, 0.0
     for _ in range(3):
         length = np.sqrt(dot(v, v))
         for i in range(k):

@@ -187,6 +187,11 @@ def staircase(
     Q: Any, R: Array, C: Array, norms: Array, makers: small.Makers | None
 ) -> tuple[Any, Array, small.Makers | None]:
     """Q R with what is rounding left out: see `small.staircase`."""
+    # Householder's columns point either way; the makers, and a second projection, count on one.
+    backward = np.flatnonzero(np.diagonal(R) < 0)
+    if len(backward):
+        Q[:, backward] *= -1
+        R[backward] *= -1
     K, T, grown = small.staircase(R, C, norms, makers, cutoff(Q.dtype))
     return (Q if K is None else combine(Q, K)), T, grown
 

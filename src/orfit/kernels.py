@@ -19,7 +19,7 @@ numba compiles anew when the file of a function has changed, and does not look a
 import numpy as np
 from numba import get_num_threads, njit, prange
 
-from orfit.small import CROOKED, LONG, MUCH  # whoever changes these touches this file
+from orfit.small import CROOKED, MUCH  # whoever changes these touches this file
 
 EPS = np.finfo(np.float64).eps
 
@@ -27,6 +27,7 @@ BLOCK = 8192  # numbers of one vector that are worked on at a time
 TURNED = 392  # the same where many vectors are worked on at once; 512 apart, they would share lines
 PARALLEL = 1 << 16  # parameters above which threads pay
 MANY = 64  # directions above which they share small matrices, too
+LONG = 2.0  # combinations of rows, beside their lengths, that still count as short
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 compiled = njit(cache=True, fastmath={"reassoc", "contract"}, error_model="numpy")

@@ -17,9 +17,6 @@ from orfit.door import Array
 # what its predecessors lack of being orthogonal, times |c| / t: up to 1 that adds up slowly, beyond
 # it grows like a power.
 MUCH = 0.5**0.5
-# Combinations of columns, beside their lengths, that still count as short: their successors magnify
-# them in turn.
-LONG = 2.0
 
 
 def frobenius(A: Array) -> float:

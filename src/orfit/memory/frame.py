@@ -76,16 +76,13 @@ class Frame:
             return
         W = np.zeros((stored + r, k + r))
         W[:stored, :k] = self._turned(stored)
-        along, share = parts.along(W[:stored, :k])
-        if not fits:
-            self.waiting = parts
-        elif np.linalg.norm(along, axis=0).max(initial=0.0) > small.LONG:
-            along, share = np.zeros_like(along), np.eye(r)
-            self.rows[stored : stored + r] = parts.directions().T
-        else:  # a gradient is as good as its direction
+        W[:stored, k:], W[stored:, k:] = parts.along(W[:stored, :k])
+        if fits:  # a gradient is as good as its direction
             self.rows[stored : stored + r] = parts.unit()
-        W[:stored, k:], W[stored:, k:] = along, share
-        self.stored, self.W = stored + r if fits else stored, W
+            self.stored += r
+        else:
+            self.waiting = parts
+        self.W = W
 
     def settle(self) -> None:
         """Make room where columns wait: as many columns remain as there are directions."""

@@ -83,14 +83,15 @@ class Dense(Memory):
         if self.prior.ndim and len(self.prior) != size:
             raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
         if self.prior.ndim < 2:
-            L = np.diag(np.broadcast_to(1 / np.sqrt(self.prior), size))
+            L = np.zeros((size, size), dtype, order="F")
+            np.fill_diagonal(L, 1 / np.sqrt(self.prior))
             least = self.prior.min()
         else:
             # Π = A Aᵀ, so P₀ = A⁻ᵀ A⁻¹.
             A = linalg.cholesky(self.prior, lower=True)
             L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
             least = linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
-        self.size, self.L = size, np.array(L, dtype, order="F")
+        self.size, self.L = size, np.asarray(L, dtype, order="F")
         self._scale = float(1 / np.sqrt(least))
 
     @property

@@ -75,7 +75,7 @@ class Frame:
             self.stored += r
             return
         W = np.zeros((stored + r, k + r))
-        W[:stored, :k] = self._turned(stored)
+        W[:stored, :k] = self._turned()
         W[:stored, k:], W[stored:, k:] = parts.along(W[:stored, :k])
         if fits:  # a gradient is as good as its direction
             self.rows[stored : stored + r] = parts.unit()
@@ -107,29 +107,29 @@ class Frame:
     def cure(self) -> None:
         """Make U orthonormal again, where nothing waits."""
         # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
-        W = self._turned(self.stored)
+        W = self._turned()
         square = small.product(W.T, small.product(tall.inner(self.Q, self.Q), W))
         self.W = small.product(W, 1.5 * np.eye(len(square)) - 0.5 * square)
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
-        self.W = small.product(self._turned(self.stored), K)
+        self.W = small.product(self._turned(), K)
         if K.shape[1] < K.shape[0]:
             self.makers = None
 
     def reflect(self, u: Array) -> None:
         """U ← U (I − 2 u uᵀ) less its last column: one reflection drops one direction."""
-        W = self._turned(self.stored)
+        W = self._turned()
         self.W = np.ascontiguousarray((W - np.outer(2 * (W @ u), u))[:, :-1])
         self.makers = None
 
     def delete(self, j: int) -> None:
         """U ← U less its j-th column."""
-        self.W = np.ascontiguousarray(np.delete(self._turned(self.stored), j, axis=1))
+        self.W = np.ascontiguousarray(np.delete(self._turned(), j, axis=1))
         self.makers = None
 
-    def _turned(self, size: int) -> Array:
-        return np.eye(size) if self.W is None else self.W
+    def _turned(self) -> Array:
+        return np.eye(self.stored) if self.W is None else self.W
 
     def _widen(self, capacity: int) -> None:
         wider = max(capacity, 3 * len(self.rows) // 2)

@@ -15,6 +15,8 @@ test: .venv/dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
+	# Compiled once, before two processes would do so at the same time.
+	.venv/bin/python -c "import orfit; orfit.warm_up()"
 	.venv/bin/pytest -n 2
 
 bench: .venv/bench

@@ -1,3 +1,4 @@
+import functools
 import os
 
 # Before NumPy is there: test processes share the cores already, and threads that wait spin.
@@ -8,27 +9,30 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from orfit.memory.principal import kernels
+import orfit
+from orfit.learners.rows import Auto
 
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=60)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 
-@pytest.fixture(scope="module", params=["compiled", "in coordinates", "plain"])
-def every_path(request):
-    """Run a module's tests with the compiled row loop, with that in coordinates, and without."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "plain":
-            patch.setattr("orfit.learners.onestep.kernels", lambda: None)
-        else:
-            assert kernels() is not None, "the tests need numba: the extra 'dev'"
-            patch.setattr("orfit.learners.onestep.WORTH_ROWS", 0)
-        if request.param == "in coordinates":
-            patch.setattr("orfit.learners.onestep.CHUNK", 2)
-            patch.setattr("orfit.learners.onestep.CHUNKED", 1)
-            patch.setattr("orfit.learners.onestep.FEW", 0)
-        yield request.param
+# The three ways to learn rows, from the first row on and wherever they are possible.
+NEVER = 10**12
+WAYS = {
+    "plain": Auto(NEVER, NEVER, coordinate_parameters=NEVER),
+    "compiled": Auto(0, coordinate_parameters=NEVER),
+    "coordinates": Auto(0, most_rows=5, coordinate_columns=2, coordinate_parameters=1,
+                        coordinate_directions=0),
+}  # fmt: skip
+
+
+every_way = pytest.mark.parametrize("rows", list(WAYS.values()), ids=list(WAYS))
+
+
+def on(rows):
+    """ORFit, with rows learned that way."""
+    return functools.partial(orfit.ORFit, rows=rows)
 
 
 @pytest.fixture

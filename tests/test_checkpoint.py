@@ -109,8 +109,8 @@ def test_foreign_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, a: h.update(format=99), "format 99; this orfit reads 2: upgrade"),
-        (lambda h, a: h.update(format=1), "format 1; this orfit reads 2: load it with the orfit"),
+        (lambda h, a: h.update(format=99), "format 99; this orfit reads 3: upgrade"),
+        (lambda h, a: h.update(format=1), "format 1; this orfit reads 3: load it with the orfit"),
         (lambda h, a: h.update(kind="Oracle"), "kind Oracle, unknown here"),
         (lambda h, a: h["settings"]["memory"].update(kind="Elephant"), "kind Elephant, unknown"),
         (lambda h, a: h.pop("seen"), "damaged"),
@@ -119,7 +119,7 @@ def test_foreign_files(tmp_path):
         (lambda h, a: a.pop("memory.rows"), "damaged"),
         (lambda h, a: a.update(w=np.zeros(3)), "damaged"),
         (lambda h, a: a.update({"memory.rows": np.zeros((4, 3))}), "damaged"),
-        (lambda h, a: a.update({"memory.root": np.zeros((9, 9))}), "damaged"),
+        (lambda h, a: a.update({"memory.sigma": np.zeros(9)}), "damaged"),
     ],
 )
 def test_files_that_say_something_else(learner, tmp_path, change, message):
@@ -158,7 +158,7 @@ class Heaviest(orfit.memory.Bounded):
 
     def trim(self):
         while self.rank > self.m:
-            self._delete(int(np.argmin(np.linalg.norm(self._root, axis=0))))
+            self.delete(int(np.argmin(np.linalg.norm(self.root, axis=0))))
 
 
 def test_a_memory_of_ones_own_is_passed_back_too(tmp_path, rng):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import orfit
+from conftest import WAYS
 from orfit.experiments.tanh import TanhNetwork
 
 NOISE = [[1.0, 0.3], [0.3, 0.5]]
@@ -46,10 +47,7 @@ LEARNERS = {
     "Greedy": orfit.Greedy,
 }
 # Small models run full here, which is tested elsewhere.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::orfit.SaturationWarning"),
-    pytest.mark.usefixtures("every_path"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 
 LINEAR_ONLY = {"RLS", "RLS weighted", "RLS limit"}
 
@@ -74,19 +72,29 @@ MODELS = {
     "network outputs": (lambda: TanhNetwork(2, 3, 2), (2,), (2,)),
 }
 
+WITH_ROWS = [name for name in LEARNERS if name.startswith("ORFit")]
 PAIRS = [
     (a, b)
     for a in LEARNERS
     for b in MODELS
     if not (a in LINEAR_ONLY and "network" in b) and ("outputs" in b or a != "EKF matrix")
 ]
-everywhere = pytest.mark.parametrize(("learner", "model"), PAIRS)
+CASES = [(a, b, way) for a, b in PAIRS for way in WAYS if way == "plain" or a in WITH_ROWS]
+everywhere = pytest.mark.parametrize(("learner", "model", "way"), CASES)
 with_parameters = pytest.mark.parametrize(
-    "learner", [k for k in LEARNERS if k not in ("Greedy", "EKF matrix")]
+    ("learner", "way"),
+    [
+        (name, way)
+        for name in LEARNERS
+        for way in WAYS
+        if name not in ("Greedy", "EKF matrix") and (way == "plain" or name in WITH_ROWS)
+    ],
 )
 
 
-def make(learner, model, **settings):
+def make(learner, model, way="plain", **settings):
+    if learner in WITH_ROWS:
+        settings["rows"] = WAYS[way]
     return LEARNERS[learner](MODELS[model][0](), **settings)
 
 
@@ -113,9 +121,9 @@ def same(one, other):
 
 
 @everywhere
-def test_each_is_a_loop_of_learn(learner, model):
+def test_each_is_a_loop_of_learn(learner, model, way):
     X, Y = stream(model, 7)
-    loop, each = make(learner, model), make(learner, model)
+    loop, each = make(learner, model, way), make(learner, model, way)
     told = [loop.learn(x, y) for x, y in zip(X, Y, strict=True)]
     updates = each.learn_each(X, Y)
     assert np.abs(each.w - loop.w).max() <= 1e-12 * (1 + np.abs(loop.w).max())
@@ -128,16 +136,16 @@ def test_each_is_a_loop_of_learn(learner, model):
 
 
 @everywhere
-def test_an_update_tells_the_truth(learner, model):
+def test_an_update_tells_the_truth(learner, model, way):
     X, Y = stream(model, 5)
-    learner = make(learner, model)
+    learner = make(learner, model, way)
     for x, y in zip(X, Y, strict=True):
         before, w = learner.predict(x), learner.w
         update = learner.learn(x, y)
         assert np.shape(update.prediction) == Y.shape[1:]
         assert np.allclose(update.prediction, before, rtol=1e-12)
         assert np.allclose(update.residual, y - before, rtol=1e-12)
-        assert update.step == pytest.approx(np.linalg.norm(learner.w - w), abs=1e-12)
+        assert update.step == pytest.approx(np.linalg.norm(learner.w - w), rel=1e-12, abs=1e-12)
         assert 0 <= update.novelty <= 1 + 1e-12
         if learner.model.linear:
             assert np.allclose(update.conflict, y - learner.predict(x), atol=1e-9)
@@ -147,9 +155,9 @@ def test_an_update_tells_the_truth(learner, model):
 
 
 @everywhere
-def test_predicting_one_is_predicting_many_and_changes_nothing(learner, model):
+def test_predicting_one_is_predicting_many_and_changes_nothing(learner, model, way):
     X, Y = stream(model, 6)
-    learner = make(learner, model)
+    learner = make(learner, model, way)
     learner.learn_each(X, Y)
     before = state(learner)
     many = learner.predict(X)
@@ -161,9 +169,9 @@ def test_predicting_one_is_predicting_many_and_changes_nothing(learner, model):
 
 
 @everywhere
-def test_an_empty_batch_changes_nothing(learner, model):
+def test_an_empty_batch_changes_nothing(learner, model, way):
     X, Y = stream(model, 4)
-    learner = make(learner, model)
+    learner = make(learner, model, way)
     for _ in range(2):  # before the first datapoint, and after
         before = state(learner)
         update = learner.learn_batch(X[:0], Y[:0])
@@ -197,10 +205,10 @@ def bad_inputs(x, y):
 
 
 @everywhere
-def test_bad_input_is_refused_and_changes_nothing(learner, model):
+def test_bad_input_is_refused_and_changes_nothing(learner, model, way):
     X, Y = stream(model, 5)
     X, bad_x, Y, bad_y = X[1:], X[0], Y[1:], Y[0]
-    learner = make(learner, model)
+    learner = make(learner, model, way)
     learner.learn_each(X, Y)
     before = state(learner)
     for x, y, message in bad_inputs(bad_x, bad_y):
@@ -228,9 +236,9 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model):
 
 
 @everywhere
-def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, tmp_path):
+def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, way, tmp_path):
     X, Y = stream(model, 40)
-    learner = make(learner, model)
+    learner = make(learner, model, way)
     needs_model = not learner.model.settings() or learner.model.features is not None
     again = {"model": MODELS[model][0]()} if needs_model else {}
     learner.save(tmp_path / "fresh")
@@ -253,10 +261,10 @@ def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, tmp_path):
 
 
 @with_parameters
-def test_float32(learner):
+def test_float32(learner, way):
     X, Y = stream("scalar", 20)
     w0 = np.zeros(12)
-    double, single = make(learner, "scalar", w0=w0), make(learner, "scalar", w0=w0.astype("f"))
+    double, single = (make(learner, "scalar", way, w0=start) for start in (w0, w0.astype("f")))
     assert single.w.dtype == np.float32
     assert single.predict(X).dtype == np.float32
     double.learn_each(X[:8], Y[:8])
@@ -265,16 +273,16 @@ def test_float32(learner):
 
 
 @with_parameters
-def test_settings_and_starting_point(learner):
+def test_settings_and_starting_point(learner, way):
     X, Y = stream("scalar", 3)
     w0 = np.arange(12)
-    started = make(learner, "scalar", w0=w0)
+    started = make(learner, "scalar", way, w0=w0)
     assert started.w.dtype == np.float64
     assert np.allclose(started.predict(X), X @ w0)
     for bad in (np.zeros(11), np.zeros((12, 1)), np.full(12, np.nan), "w"):
         with pytest.raises(ValueError, match="w0"):
-            make(learner, "scalar", w0=bad)
-    made = make(learner, "scalar")
+            make(learner, "scalar", way, w0=bad)
+    made = make(learner, "scalar", way)
     before = made.w
     made.learn(X[0], Y[0])
     assert (before == 0).all()  # a copy, which the step left alone
@@ -294,7 +302,12 @@ def test_lists_and_numbers_are_data_too():
     [
         (lambda m: orfit.ORFit(m, 0), "memory must be at least 1"),
         (lambda m: orfit.ORFit(m, 2.5), "memory must be None, a whole number, or"),
-        (lambda m: orfit.ORFit(m, orfit.memory.Dense()), "a memory of directions such as"),
+        (lambda m: orfit.ORFit(m, "many"), "a memory such as"),
+        (lambda m: orfit.OGD(m, orfit.memory.Dense(), lr=1), "OGD needs a memory of directions"),
+        (lambda m: orfit.ORFit(m, rows="fast"), "rows must be one of auto, plain, compiled"),
+        (lambda m: orfit.ORFit(m, rows="compiled"), "not possible here: Unlimited.* not kept in"),
+        (lambda m: orfit.ORFit(TanhNetwork(2, 2), 3, rows="compiled"), "not linear in w"),
+        (lambda m: orfit.ORFit(m, orfit.memory.Dense(), rows="coordinates"), "no directions"),
         (lambda m: orfit.ORFit(orfit.Linear), "not a class"),
         (lambda m: orfit.ORFit(3), "model must be a model"),
         (lambda m: orfit.ORFit(m, noise=-1), "noise must not be negative"),

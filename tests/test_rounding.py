@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 import oracles
 import orfit
-from orfit import small
+from conftest import WAYS, every_way, on
+from orfit import gram, small
 from orfit.memory import Principal, Unlimited
-from orfit.memory.frame import ROTATIONS_BETWEEN_CURES, Frame, split
+from orfit.memory.frame import Frame, split
 from problems import assert_close, conditioning, problems
 
 seeds = st.integers(0, 2**32 - 1)
@@ -52,24 +53,6 @@ def test_a_dense_projector_in_the_metric_of_its_prior(rng):
         assert np.abs(learner.predict(X) - y).max() <= 1e-10
 
 
-@given(seeds, st.integers(2, 12))
-def test_the_least_direction_of_a_wide_spectrum(seed, k):
-    """As sharp as an SVD's, where RᵀR would have lost it: singular values from 1 to 1e-10."""
-    rng = np.random.default_rng(seed)
-    turn = np.linalg.qr(rng.standard_normal((k, k)))[0]
-    R = np.linalg.qr(np.geomspace(1, 1e-10, k)[:, None] * turn.T)[1]
-    v = small.least(np.asfortranarray(R))
-    assert abs(v @ turn[:, -1]) >= 1 - 1e-9
-    assert np.linalg.norm(R @ v) <= 1.001e-10
-
-
-def test_the_least_direction_of_a_singular_triangle():
-    R = np.asfortranarray(np.triu(np.ones((4, 4))))
-    R[2, 2] = 0.0
-    v = small.least(R)
-    assert np.linalg.norm(R @ v) <= 1e-15
-
-
 @given(seeds, st.integers(2, 5))
 def test_ridge_of_nearly_equal_rows_in_one_block(seed, digits):
     """Little noise, rows that share most digits: BᵀB would lose them."""
@@ -104,7 +87,7 @@ def test_a_frame_turns_reflects_and_deletes(seed, k):
 
     def frame():
         made = Frame(np.empty(20), k + 4)
-        made.rows[:k], made.stored = O.T, k
+        made.replace(O)
         return made
 
     u = rng.standard_normal(k)
@@ -128,8 +111,8 @@ def test_a_reflection_whatever_the_last_entry_is(last, rng):
     v *= np.sqrt(1 - last**2) / np.linalg.norm(v)
     v[-1] = last
     Q = memory.frame.combine(np.eye(5))
-    before = Q @ memory._root.T @ memory._root @ Q.T
-    memory._reflect(v)
+    before = Q @ memory.root.T @ memory.root @ Q.T
+    memory.reflect(v)
     rest = Q @ (np.eye(5) - np.outer(v, v)) @ Q.T
     U = memory.U
     assert np.abs(U @ U.T - rest).max() <= 1e-13
@@ -171,15 +154,15 @@ def test_lags_are_interpolated_until_the_parameters_run_out(pole, rng):
     assert np.abs(X @ learner.w - y).max() <= 1e-7 * np.abs(learner.w).max()
 
 
-@pytest.mark.usefixtures("every_path")
+@every_way
 @pytest.mark.parametrize("settings", [{}, {"noise": 0.1, "forgetting": 0.99}, {"forgetting": 0.9}])
 @pytest.mark.parametrize(
     "memory", [orfit.memory.Principal, orfit.memory.Latest, orfit.memory.Random]
 )
-def test_a_limited_memory_learns_to_the_end(memory, settings, rng):
+def test_a_limited_memory_learns_to_the_end(rows, memory, settings, rng):
     """Thousands of rows with a mean, or lags of a signal: none is taken for rounding."""
     for X in (3.0 + rng.standard_normal((3000, 50)), lagged(rng, 3000, 50, 0.95)):
-        learner = orfit.ORFit(orfit.Linear(50), memory(10), **settings)
+        learner = on(rows)(orfit.Linear(50), memory(10), **settings)
         updates = learner.learn_each(X, X @ np.ones(50) + rng.standard_normal(3000))
         assert (updates.step[100:] > 0).all()
         assert (updates.novelty[100:] > 0).all()
@@ -224,16 +207,13 @@ def test_rounding_in_a_spanned_row_is_not_fitted(rng):
 
 
 def test_rotations_beyond_the_first_block_of_p(rng):
-    """The verbatim algorithm where the basis is rotated in several blocks, on both paths."""
+    """The verbatim algorithm where the basis is folded in several blocks, in every way."""
     X, y = rng.standard_normal((60, 20_000)), rng.standard_normal(60)
     blocks = [(X[i : i + 1], y[i : i + 1]) for i in range(60)]
     w, U, _ = oracles.batch_orfit_limited(blocks, np.zeros(20_000), 4)
-    for plain in (False, True):
-        with pytest.MonkeyPatch.context() as patch:
-            if plain:
-                patch.setattr("orfit.learners.onestep.kernels", lambda: None)
-            learner = orfit.ORFit(orfit.Linear(20_000), 4)
-            learner.learn_each(X, y)
+    for rows in WAYS.values():
+        learner = on(rows)(orfit.Linear(20_000), 4)
+        learner.learn_each(X, y)
         assert np.abs(learner.w - w).max() <= 1e-12
         cosines = np.linalg.svd(learner.memory.U.T @ U, compute_uv=False)
         assert cosines.min() >= 1 - 1e-10
@@ -336,15 +316,15 @@ def test_a_chain_of_blocks_each_mostly_along_its_predecessor(m, share, dtype, rn
 
 
 def test_a_frame_that_has_drifted_is_cured(rng):
+    """What M knows of the drift is taken out when rows are folded, with no look at the rows."""
     frame = Frame(np.empty(50), 10)
-    O = np.linalg.qr(rng.standard_normal((50, 6)))[0]
-    drifted = O + 1e-6 * rng.standard_normal((50, 6))
-    frame.rows[:6], frame.stored = drifted.T, 6
+    frame.replace(np.linalg.qr(rng.standard_normal((50, 6)))[0])
+    frame.W = np.eye(6) + 1e-6 * rng.standard_normal((6, 6))
     frame.turn(np.linalg.qr(rng.standard_normal((6, 4)))[0])
-    frame.rotations = ROTATIONS_BETWEEN_CURES - 1
-    X = rng.standard_normal((50, 7))
-    frame.append(split(frame, X, np.linalg.norm(X, axis=0), None))
-    frame.turn(np.eye(11)[:, :4])
+    frame.folds = gram.FOLDS_BETWEEN_CURES - 1
+    frame.append(split(frame, np.asfortranarray(rng.standard_normal((50, 7))), None))
+    assert frame.waiting is not None
+    frame.keep_first(4)
     frame.settle()
     U = frame.combine(np.eye(4))
     assert np.abs(U.T @ U - np.eye(4)).max() <= 1e-10

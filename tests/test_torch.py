@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 import orfit
-from orfit import small, tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
+from conftest import WAYS
+from orfit import gram, tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
 from orfit.learners.update import Updates
 from orfit.memory import Latest, Principal, Random, Unlimited
 
@@ -89,9 +90,7 @@ def test_one_by_one_in_chunks_or_all_at_once(name, module, shape, rng):
     ("memory", "noise"), [(Unlimited, 0.0), (lambda: Principal(7), 0.0), (lambda: Latest(7), 0.0),
                           (lambda: Random(7), 0.0), (lambda: Principal(7), 0.1), (Unlimited, 0.1)]
 )  # fmt: skip
-def test_a_tangent_model_is_a_linear_one(  # noqa: PLR0917
-    name, module, shape, memory, noise, rng
-):
+def test_a_tangent_model_is_a_linear_one(name, module, shape, memory, noise, rng):
     """The same learner on its gradients as features gives the same numbers, step by step."""
     tangent = orfit.TorchModel(module, tangent=True)
     start = tangent.initial()
@@ -471,9 +470,7 @@ def test_a_module_as_a_feature_map(rng):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(seeds, st.integers(1, 30), st.integers(0, 5), st.integers(1, 4), st.floats(-30, 30))
-def test_tall_operations_on_tensors_are_those_on_arrays(  # noqa: PLR0917
-    dtype, seed, p, k, n, exponent
-):
+def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, exponent):
     rng = np.random.default_rng(seed)
     single = dtype == torch.float32
     eps = torch.finfo(dtype).eps
@@ -497,19 +494,25 @@ def test_tall_operations_on_tensors_are_those_on_arrays(  # noqa: PLR0917
     O, T, _ = tall.orthonormalise(g, none, tall.norms(g), None)
     close(tall.combine(O, T), G, 20 * scale)
     assert len(T) == len(tall.orthonormalise(G, none, tall.norms(G), None)[1])
-    if k:
-        W, V = rng.standard_normal((k, k)), rng.standard_normal((n, k))
-        rows, tensor = A.T.copy(), torch.from_numpy(A.T.copy())
-        tall.rotate(rows, W, G, V)
-        tall.rotate(tensor, W, g, V)
-        close(tensor, rows, 100 * (1 + scale))
-        C = rng.standard_normal((k + n, k))
-        if n and (spared := small.spare(C, k)):
-            rows, tensor = A.T.copy(), torch.from_numpy(A.T.copy())
-            stay, Y = spared
-            tall.exchange(rows, stay, Y, G, tall.norms(G))
-            tall.exchange(tensor, stay, Y, g, tall.norms(G))
-            close(tensor, rows, 1000 * (1 + scale) * (1 + np.abs(Y).max()))
+    rows, base = A.T.copy(), rng.standard_normal((2, p)).astype(kind)
+    tensors = torch.from_numpy(rows.copy()), torch.from_numpy(base.copy())
+    for ours, theirs in zip(tall.meet(*tensors, g), tall.meet(rows, base, G), strict=True):
+        close(ours, theirs, 50 * (scale + scale**2))
+    shift = rng.standard_normal((2, k))
+    close(tall.moved(tensors[1], tensors[0], shift), tall.moved(base, rows, shift), 50)
+    if k < 2:
+        return
+    for more, M in ((None, np.eye(k)), (G, np.eye(k + n))):
+        width = len(M)
+        W = np.linalg.qr(rng.standard_normal((width, k - 1)))[0].T.copy()
+        for stay, gone, Y, _, _ in (gram.fold(W, M), gram.written_out(W, M)):
+            arrays = rows.copy(), base.copy()
+            tensors = torch.from_numpy(rows.copy()), torch.from_numpy(base.copy())
+            moves = rng.standard_normal((2, width))
+            tall.fold(arrays[0], k, more, stay, gone, Y, arrays[1], moves)
+            tall.fold(tensors[0], k, None if more is None else g, stay, gone, Y, tensors[1], moves)
+            for ours, theirs in zip(tensors, arrays, strict=True):
+                close(ours, theirs, 1000 * (1 + scale) * (1 + np.abs(Y).max(initial=0.0)))
 
 
 def test_lengths_beyond_the_range_of_squares():
@@ -517,31 +520,28 @@ def test_lengths_beyond_the_range_of_squares():
     assert tall.norms(g) == pytest.approx([2**0.5 * 1e30, 0.0, 2**0.5 * 1e-30], rel=1e-6)
 
 
+@pytest.mark.parametrize("way", ["compiled", "coordinates"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 @pytest.mark.parametrize("outputs", ["one", "all", "label"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_rows_on_the_tangent_are_learned_in_coordinates(dtype, outputs, noise, rng, monkeypatch):
-    """learn_each takes many gradients apart at once and gives what a loop of learn gives."""
+def test_rows_on_the_tangent_are_learned_in_every_way(dtype, outputs, noise, way, rng):
+    """Compiled or many gradients at once: what a loop of plain steps gives."""
     c = 1 if outputs == "one" else 3
     kind = "label" if outputs == "label" else "all"
 
-    def learner():
+    def learner(rows):
         network = mlp(outputs=c, dtype=dtype)
         model = orfit.TorchModel(network, tangent=True, outputs=kind)
-        return orfit.ORFit(model, 6, noise=noise, forgetting=0.99)
+        return orfit.ORFit(model, 6, noise=noise, forgetting=0.99, rows=rows)
 
     X = rng.standard_normal((60, 5))
     Y = rng.integers(0, 3, 60) if outputs == "label" else rng.standard_normal((60, 3))
     Y = Y[:, 0] if outputs == "one" else Y
-    one_by_one, together = learner(), learner()
+    one_by_one, together = learner("plain"), learner(WAYS[way])
     loop = [one_by_one.learn(x, y) for x, y in zip(X, Y, strict=True)]
-    monkeypatch.setattr("orfit.learners.onestep.CHUNKED", 1)
-    split = orfit.learners.onestep.split
-    blocks = []
-    monkeypatch.setattr("orfit.learners.onestep.split", lambda *a: blocks.append(1) or split(*a))
     first = together.learn_each(X[:10], Y[:10])  # one by one while nothing has been dropped
     told = Updates.joined([first, together.learn_each(X[10:], Y[10:])], Y)
-    assert blocks  # it was that way
+    assert together.way(10, outputs=c) == way
     bar = 1e-9 if dtype is torch.float64 else 2e-3
     scale = float(abs(one_by_one.w).max())
     assert float(abs(together.w - one_by_one.w).max()) <= bar * scale

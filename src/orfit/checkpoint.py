@@ -18,7 +18,7 @@ import safetensors.numpy
 
 from orfit.door import Array
 
-FORMAT = 2
+FORMAT = 3
 KEY = "orfit"
 SUFFIX = ".saving"
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed

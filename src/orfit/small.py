@@ -7,16 +7,10 @@ it triangular in O(k²): new rows (`grow`), a direction less (`delete`, `reflect
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
 from scipy.linalg import blas, lapack
 
 from orfit.door import Array
-
-# What must be left of a gradient for one projection to be enough. A direction inherits
-# what its predecessors lack of being orthogonal, times |c| / t: up to 1 that adds up slowly, beyond
-# it grows like a power.
-MUCH = 0.5**0.5
 
 
 def frobenius(A: Array) -> float:
@@ -38,51 +32,25 @@ def product(A: Array, B: Array) -> Array:
     return np.asarray(blas.dgemm(1.0, A, B))
 
 
-def cholesky(S: Array, norms: Array) -> tuple[Array, Array, float]:
-    """Upper triangular T with TᵀT = S, its inverse, and how much that magnifies columns of `norms`.
+def cholesky(S: Array, rounding: Array) -> tuple[Array, Array, float]:
+    """Upper triangular T with TᵀT = S, its inverse, and what is lost of orthonormality by it.
 
-    Of S the upper triangle is read. Infinity stands for a matrix that is not positive definite.
+    An error in S of eps times rounding roundingᵀ becomes one of eps times that in T⁻ᵀ S T⁻¹ = I.
+    Infinity stands for a matrix that is not positive definite.
     """
+    if len(S) == 1:
+        if not S[0, 0] > 0:
+            return S, S, np.inf
+        T = np.sqrt(S)
+        return T, 1 / T, float(rounding[0] ** 2 / S[0, 0])
+    if not len(S):
+        return S, S, 0.0
     T, info = lapack.dpotrf(S)
     if info == 0:
         inverse, info = lapack.dtrtri(T)
     if info != 0:
         return S, S, np.inf
-    magnified = np.linalg.norm(norms[:, None] * inverse, axis=0).max(initial=0.0)
-    return T, inverse, float(magnified)
-
-
-# How much longer than others the vectors that `spare` keeps may make some: rounding, too, grows by
-# as much. A 1-norm is up to the root of k larger.
-CROOKED = 30.0
-
-
-def spare(C: Array, stored: int) -> tuple[NDArray[np.intp], Array] | None:
-    """Which k rows of C (s×k) all are combinations of: C = (E + Y) C[stay], Y zero where they are.
-
-    E has a one for each of `stay`. Of the first `stored` rows, one that stays among the first k
-    keeps its place. Found by elimination with pivots, which keeps Y small: it hardly ever exceeds
-    5. None where C[stay] is so crooked all the same that it would magnify rounding.
-    """
-    k = C.shape[1]
-    factors, swaps, info = lapack.dgetrf(C)
-    if info != 0:
-        return None
-    order = list(range(len(C)))
-    for i, j in enumerate(swaps):
-        order[i], order[j] = order[j], order[i]
-    kept, gone = order[:k], order[k:]
-    reciprocal, _ = lapack.dgecon(factors[:k], np.abs(C[kept]).sum(axis=0).max())
-    if not reciprocal * CROOKED * k**0.5 > 1:
-        return None
-    settled = {j for j in kept if j < min(k, stored)}
-    free = iter(sorted(set(range(k)) - settled))
-    place = [j if j in settled else next(free) for j in kept]
-    stay, Y = np.empty(k, np.intp), np.zeros(C.shape)
-    stay[place] = kept
-    shares = blas.dtrsm(1.0, factors[:k], factors[k:], side=1, lower=1, diag=1)
-    Y[np.ix_(gone, place)] = shares
-    return stay, Y
+    return T, inverse, float((rounding @ np.abs(inverse)).max(initial=0.0) ** 2)
 
 
 def triangle(A: Array) -> Array:
@@ -128,54 +96,42 @@ def reflect(R: Array, u: Array) -> Array:
     return np.asarray(linalg.qr_update(identity, R, change, u, check_finite=False)[1][:-1, :-1])
 
 
-def least(R: Array) -> Array:
-    """The right singular vector of R for its smallest singular value.
-
-    It is the top eigenvector of (RᵀR)⁻¹, which shows it as sharply as an SVD of R does and costs
-    a tenth of it; RᵀR itself would blur it by the square of R's condition number.
-    """
-    # Not potri: OpenBLAS runs it on all threads at any size, milliseconds where a core is busy.
-    inverse, info = lapack.dtrtri(R / np.abs(R).max())
-    if info == 0:
-        k = len(R)
-        with np.errstate(over="ignore"):
-            squared = blas.dsyrk(1.0, inverse)
-        if np.isfinite(np.diag(squared)).all():
-            _, vectors, _, _, info = lapack.dsyevr(squared, range="I", il=k, iu=k)
-            if info == 0:
-                return np.asarray(vectors[:, 0])
-    return np.asarray(principal(R)[1][:, -1])
-
-
 # From this size on RᵀR is tried first, in half the time; it loses as many digits as the ratio of
 # the largest to the smallest singular value has, so that ratio is limited.
-LARGE, NARROW = 64, 32.0
+GRAM_SIZE, GRAM_RATIO = 64, 32.0
 
 
 def principal(R: Array) -> tuple[Array, Array]:
-    """Singular values, falling, and the right singular vectors of R as columns."""
-    if not len(R):
+    """Singular values, falling, and the right singular vectors of R (as long as wide) as columns.
+
+    By Jacobi's method, to which columns of very different scale do no harm (Drmač, Veselić 2008):
+    what was seen along a direction must be known beside noise, not beside what was seen most.
+    """
+    if not R.shape[1]:
         return np.empty(0), np.empty((0, 0))
     scale = np.abs(R).max()
-    if len(R) >= LARGE and scale > 0:
+    if scale == 0:
+        return np.zeros(R.shape[1]), np.eye(R.shape[1])
+    if R.shape[1] >= GRAM_SIZE:
         squares, V, info = lapack.dsyevd(blas.dsyrk(1.0, R / scale, trans=1))
-        if info == 0 and squares[0] > squares[-1] / NARROW**2:
+        if info == 0 and squares[0] > squares[-1] / GRAM_RATIO**2:
             return scale * np.sqrt(squares[::-1]), V[:, ::-1]
-    _, sigma, Vt, info = lapack.dgesdd(R)
+    sigma, _, V, factors, _, info = lapack.dgejsv(R, joba=0, jobu=3)
     if info != 0:  # rare, and gesvd converges then
-        _, sigma, Vt = linalg.svd(R, lapack_driver="gesvd")
-    return sigma, Vt.T
+        _, sigma, Vt = linalg.svd(R, lapack_driver="gesvd", full_matrices=False)
+        return sigma, Vt.T
+    return sigma * (factors[0] / factors[1]), V
 
 
 class Makers:
-    """The rows that made the directions, each divided by its length: what tells rounding from news.
+    """The gradients that made a frame's rows, as unit vectors: what tells rounding from news.
 
     A direction found as a short remainder of a long row is known no better than that. A later row
     with a part along it leaves a remainder of that uncertainty, which is no new direction. How much
     of it is told by writing the row as a combination of the rows that made the directions: each
     carries its own rounding, eps of its length, times its coefficient.
 
-    rows: k×k lower triangular, the makers in coordinates of the directions.
+    rows: s×s lower triangular, the makers as combinations of the frame's rows.
     """
 
     def __init__(self, rows: Array | None = None) -> None:
@@ -190,10 +146,15 @@ class Makers:
 
     def grown(self, coordinates: Array, remainder: float, length: float) -> "Makers":
         """With one more maker: a row of that length, its coordinates, and what was new of it."""
+        k, made = len(self.rows), self.with_rows(1)
+        made.rows[k, :k], made.rows[k, k] = coordinates / length, remainder / length
+        return made
+
+    def with_rows(self, count: int) -> "Makers":
+        """With gradients that are rows of the frame themselves."""
         k = len(self.rows)
-        rows = np.zeros((k + 1, k + 1), order="F")
+        rows = np.eye(k + count, order="F")
         rows[:k, :k] = self.rows
-        rows[k, :k], rows[k, k] = coordinates / length, remainder / length
         return Makers(rows)
 
 

@@ -3,9 +3,9 @@
 A tall matrix is p×n with p the number of parameters; a small one has only sides of the size
 k + n (directions kept, columns arriving). Few operations cross from tall to small or back:
 inner products, subtracting a combination, orthonormalising a block, moving along directions,
-rotating a basis, folding some of it into the rest. They are here and nowhere else, for NumPy
-arrays; another kind of array registers its own (`functools.singledispatch`), as `tall_torch` does
-for tensors.
+folding some rows of a basis into the rest. They are here and nowhere else, sums, maxima and
+finiteness included, for NumPy arrays; another kind of array registers its own
+(`functools.singledispatch`), as `tall_torch` does for tensors. A step needs one of them, `meet`.
 
 Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
@@ -82,6 +82,12 @@ def to_numpy(A: Any) -> Array:
 
 
 @functools.singledispatch
+def shared(A: Any) -> Array | None:
+    """The same memory as a NumPy array; None where there is no such thing."""
+    return A if isinstance(A, np.ndarray) else None
+
+
+@functools.singledispatch
 def inner(A: Any, B: Any) -> Array:
     """Aᵀ B, small, for A (p×k) and B (p×n) or (p,).
 
@@ -137,6 +143,26 @@ SAFE = {
 def norms(G: Any) -> Array:
     """The length of every column."""
     return np.array([norm(g) for g in G.T])
+
+
+def lengths(G: Any) -> Array:
+    """The same, which are finite, or the model gave no usable gradient."""
+    found = norms(G)
+    if not all(map(math.isfinite, found)):
+        raise ValueError("the model's gradient is not finite at this datapoint")
+    return found
+
+
+@functools.singledispatch
+def finite(A: Any) -> bool:
+    """Whether no number of A is NaN or infinite."""
+    return bool(np.isfinite(A).all())
+
+
+@functools.singledispatch
+def largest(A: Any) -> float:
+    """The largest number of A, in absolute value."""
+    return float(np.abs(A).max(initial=0.0))
 
 
 @functools.singledispatch
@@ -196,53 +222,58 @@ def staircase(
     return (Q if K is None else combine(Q, K)), T, grown
 
 
-def blocks(size: int, vectors: int) -> list[slice]:
-    """The p dimension in pieces of some 16 MB of that many vectors: no second copy of a basis."""
-    length = max(1 << 14, (1 << 21) // max(1, vectors))
-    return [slice(start, start + length) for start in range(0, size, length)]
+# Numbers of a block of rows that are worked on at a time, so that they stay in the cache.
+BLOCK = 1 << 18
 
 
 @functools.singledispatch
-def rotate(rows: Any, W: Array, more: Any, V: Array) -> None:
-    """Replace the basis kept as `rows` (k×p) by Wᵀ rows + Vᵀ moreᵀ, in place.
+def meet(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
+    """Products of G (p×n) with rows (s×p) and parameters (q×p), n×(s + q), and with itself, n×n.
 
-    W is k×k', more p×r, V r×k'.
+    The one reduction over p of a step; on shards of p this is what is summed over them.
     """
-    k, kept = W.shape
-    for part in blocks(rows.shape[1], kept):
-        turned: Any = combine(rows[:k, part].T, W)
-        turned = GEMM[rows.dtype](1.0, more[part], V, beta=1.0, c=turned, overwrite_c=True)
-        rows[:kept, part] = turned.T
+    n, s = G.shape[1], len(rows)
+    products = np.empty((n, s + len(base)))
+    for held, part in ((rows, products[:, :s]), (base, products[:, s:])):
+        if held.size and n:
+            part[:] = inner(held.T, G).T
+    if n == 1:
+        return products, np.array([[float(DOT[G.dtype](G[:, 0], G[:, 0]))]])
+    upper = gram(G)
+    return products, np.triu(upper) + np.triu(upper, 1).T
 
 
 @functools.singledispatch
-def exchange(rows: Any, stay: Any, Y: Array, more: Any, lengths: Array) -> None:
-    """Fold some of the basis kept as `rows`, and of `more` (p×r), into the k vectors that stay.
+def moved(base: Any, rows: Any, shift: Array) -> Any:
+    """Base + shift rows (q×p): the parameters, written out."""
+    w = np.array(base, order="C")
+    if shift.size:
+        w += combine(rows.T, shift.T).T
+    return w
 
-    rows[:k] ← F[stay] + Yᵀ F in place, for F = [rows; moreᵀ], as many as Y has rows; what stays of
-    `more` is divided by its length. Y is zero where a vector stays. See `small.spare`.
+
+@functools.singledispatch
+def store(rows: Any, start: int, N: Any, lengths: Array) -> None:
+    """Let rows (s×p) from `start` on be the columns of N (p×r), each divided by its length."""
+    np.divide(N.T, lengths[:, None], out=rows[start : start + len(lengths)], casting="same_kind")
+
+
+@functools.singledispatch
+def fold(
+    rows: Any, stored: int, more: Any, stay: Any, gone: Any, Y: Array, base: Any, shift: Array
+) -> None:
+    """Fold Q, `stored` rows and the columns of `more`, into fewer, all in place (`gram.fold`).
+
+    base ← base + shift Q, and row i ← Q[stay[i]] + Y[i] Q[gone], or Y[i] Q[gone] where stay is −1.
     """
-    k, gemm = len(stay), GEMM[rows.dtype]
-    stored = len(Y) - len(lengths)
-    arrivals, leaving = moves(stay, stored)
-    for part in blocks(rows.shape[1], k):
-        left = rows[leaving, part]  # a copy
-        for place, j in arrivals:
-            new = rows[j, part] if j < stored else more[part, j - stored] / lengths[j - stored]
-            rows[place, part] = new
-        folded = rows[:k, part].T
-        for A, C in (
-            (left.T, Y[leaving]),
-            (rows[k:stored, part].T, Y[k:stored]),
-            (more[part], Y[stored:]),
-        ):
-            if A.shape[1]:
-                folded = gemm(1.0, A, C, beta=1.0, c=folded, overwrite_c=True)
-        if not np.may_share_memory(folded, rows):
-            rows[:k, part] = folded.T
-
-
-def moves(stay: Any, stored: int) -> tuple[list[tuple[int, int]], list[int]]:
-    """Which place each vector that is not in its own goes to, and which vectors leave theirs."""
-    arrivals = [(place, int(j)) for place, j in enumerate(stay) if j != place or j >= stored]
-    return arrivals, [place for place, _ in arrivals if place < stored]
+    k, kept = len(stay), len(stay) and stay[0] >= 0
+    Y, shift = Y.astype(rows.dtype), shift.astype(rows.dtype)
+    length = max(1, BLOCK // max(1, shift.shape[1]))
+    for start in range(0, rows.shape[1], length):
+        part = slice(start, start + length)
+        Q = rows[:stored, part]
+        Q = Q.copy() if more is None else np.vstack([Q, more[part].T])
+        if len(base):
+            base[:, part] += combine(Q.T, shift.T).T
+        folded = combine(Q[gone].T, Y.T).T
+        rows[:k, part] = folded + Q[stay] if kept else folded

@@ -44,6 +44,11 @@ def _(A: Tensor) -> Array:
     return np.asarray(A.detach().cpu())
 
 
+@tall.shared.register
+def _(A: Tensor) -> Array | None:
+    return A.detach().numpy() if A.device.type == "cpu" else None
+
+
 @tall.inner.register
 def _(A: Tensor, B: Tensor) -> Array:
     return _down(A.T @ B)
@@ -95,31 +100,45 @@ def _(
     return tall.staircase(Q, _down(R), C, norms, makers)
 
 
-# So many at a time that what is written has just been computed, and is in the cache.
-BLOCK = 1 << 14
+@tall.finite.register
+def _(A: Tensor) -> bool:
+    return bool(torch.isfinite(A).all())
 
 
-@tall.rotate.register
-def _(rows: Tensor, W: Array, more: Tensor, V: Array) -> None:
-    k, kept = W.shape
-    turn, add = _up(rows, W.T), _up(rows, V.T)
-    for start in range(0, rows.shape[1], BLOCK):
-        part = slice(start, start + BLOCK)
-        rows[:kept, part] = turn @ rows[:k, part] + add @ more[part].T
+@tall.largest.register
+def _(A: Tensor) -> float:
+    return float(A.abs().max()) if A.numel() else 0.0
 
 
-@tall.exchange.register
-def _(rows: Tensor, stay: Any, Y: Array, more: Tensor, lengths: Array) -> None:
-    k, stored, shares = len(stay), len(Y) - len(lengths), _up(rows, Y.T)
-    arrivals, leaving = tall.moves(stay, stored)
-    for start in range(0, rows.shape[1], BLOCK):
-        part = slice(start, start + BLOCK)
-        left = rows[leaving, part]  # a copy
-        for place, j in arrivals:
-            new = rows[j, part] if j < stored else more[part, j - stored] / lengths[j - stored]
-            rows[place, part] = new
-        rows[:k, part] += (
-            shares[:, leaving] @ left
-            + shares[:, k:stored] @ rows[k:stored, part]
-            + shares[:, stored:] @ more[part].T
+@tall.meet.register
+def _(rows: Tensor, base: Tensor, G: Tensor) -> tuple[Array, Array]:
+    return np.hstack([_down(G.T @ rows.T), _down(G.T @ base.T)]), _down(G.T @ G)
+
+
+@tall.moved.register
+def _(base: Tensor, rows: Tensor, shift: Array) -> Tensor:
+    return torch.addmm(base, _up(base, shift), rows)
+
+
+@tall.store.register
+def _(rows: Tensor, start: int, N: Tensor, lengths: Array) -> None:
+    torch.div(N.T, _up(N, lengths)[:, None], out=rows[start : start + len(lengths)])
+
+
+@tall.fold.register
+def _(
+    rows: Tensor, stored: int, more: Any, stay: Any, gone: Any, Y: Array, base: Tensor, shift: Array
+) -> None:
+    k, kept = len(stay), len(stay) and stay[0] >= 0
+    shares, moves = _up(rows, Y), _up(base, shift)
+    length = max(1, tall.BLOCK // max(1, shift.shape[1]))
+    for start in range(0, rows.shape[1], length):
+        part = slice(start, start + length)
+        Q = (
+            rows[:stored, part].clone()
+            if more is None
+            else torch.cat([rows[:stored, part], more[part].T])
         )
+        base[:, part].addmm_(moves, Q)
+        folded = shares @ Q[gone]
+        rows[:k, part] = folded + Q[stay] if kept else folded

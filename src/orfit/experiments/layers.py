@@ -23,7 +23,7 @@ from orfit import (
 )
 from orfit.door import Array
 from orfit.memory import Memory
-from orfit.memory.base import taken
+from orfit.memory.base import Carried, taken
 
 Tensor = torch.Tensor
 
@@ -72,6 +72,7 @@ class LayersSplit:
     roots: Array
     vectors: Array
     total: float  # |G|
+    along_w: Array  # Gᵀ w
 
     @property
     def root(self) -> Array:
@@ -81,26 +82,31 @@ class LayersSplit:
     def novelty(self) -> float:
         return float(np.linalg.norm(self.roots)) / self.total if self.total > 0 else 0.0
 
-    def displacement(self, z: Array) -> tuple[Tensor, float]:
+    def displacement(self, z: Array) -> Tensor:
         """P G B⁺ z."""
         some = self.roots > 0
-        weights = self.vectors[:, some] @ (z[some] / self.roots[some])
+        weights = self.vectors[:, some] @ (z[some, 0] / self.roots[some])
         moves = []
         for layer, free, (x, delta) in zip(self.layers, self.free, self.along, strict=True):
             weighted = torch.as_tensor(weights).to(x)[:, None] * delta
             move = layer.U_S @ (free * (weighted.T @ x)) @ layer.U_A.T
             moves.append(move.reshape(-1))
-        moved = torch.cat(moves)
-        return moved, float(torch.linalg.vector_norm(moved))
+        return torch.cat(moves)[:, None]
+
+    def move(self, z: Array) -> tuple[tuple[Tensor, float], float]:
+        displacement = self.displacement(z)
+        length = float(tall.norms(displacement)[0])
+        return (displacement, length), length
 
 
-class Layers(Memory):
+class Layers(Carried, Memory):
     """P for a network without biases whose layers' weights are outputs×inputs, in their order.
 
     every: after so many datapoints the axes are found anew, O(inputs³); in between P stands still.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], every: int = 1000) -> None:
+        super().__init__()
         self.shapes = [(int(outputs), int(inputs)) for outputs, inputs in shapes]
         self.every = every
         self.layers: list[Layer] = []
@@ -144,9 +150,12 @@ class Layers(Memory):
         squares, vectors = np.linalg.eigh(np.asarray(gram.cpu()))
         roots = np.sqrt(np.where(squares > 1e-12 * squares[-1], squares, 0.0))
         total = float(torch.linalg.vector_norm(G))
-        return LayersSplit(self.layers, factors, free, along, roots, vectors, total)
+        along_w = tall.inner(G, self.w) if self._carries else np.empty((G.shape[1], 0))
+        return LayersSplit(self.layers, factors, free, along, roots, vectors, total, along_w)
 
-    def fold(self, past: LayersSplit) -> None:
+    def fold(self, past: LayersSplit, move: tuple[Tensor, float] | None = None) -> None:
+        if move is not None:
+            self._move(move)
         for layer, (x, delta) in zip(self.layers, past.factors, strict=True):
             layer.absorb(x, delta)
         self._since += len(past.vectors)
@@ -160,7 +169,8 @@ class Layers(Memory):
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays = {name: tall.to_numpy(held) for name, held in self._held().items()}
-        return arrays, {"N": [layer.N for layer in self.layers], "since": self._since}
+        values = {"N": [layer.N for layer in self.layers], "since": self._since}
+        return arrays | self._carried(), values | {"reach": self.reach}
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         for name, held in self._held().items():
@@ -168,6 +178,7 @@ class Layers(Memory):
         for layer, N in zip(self.layers, values["N"], strict=True):
             layer.N = float(N)
         self._since = int(values["since"])
+        self._take_up(arrays, values)
 
     def _held(self) -> dict[str, Tensor]:
         names = "A", "S", "U_A", "U_S", "seen"

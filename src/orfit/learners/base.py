@@ -11,7 +11,7 @@ from orfit import checkpoint, door, tall
 from orfit.door import Array
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
-from orfit.models import Model, check_model
+from orfit.models import Model, completed
 
 
 class Learner(ABC):
@@ -23,11 +23,19 @@ class Learner(ABC):
 
     memory: Memory | None = None
 
-    def __init__(self, model: Model, w0: object = None) -> None:
-        """w0: where to start; its dtype, float32 or float64, is the learner's."""
-        check_model(model)
+    def __init__(self, model: Model, w0: object = None, memory: Memory | None = None) -> None:
+        """w0: where to start; its dtype, float32 or float64, is the learner's.
+
+        memory: what carries the parameters; without one they are kept as they are.
+        """
         self.model = model
-        self._written = self._start(w0)
+        self._model = completed(model)
+        start = self._start(w0)
+        self._shape, self._dtype = tuple(start.shape), start.dtype
+        self.most = float(np.finfo(tall.numpy_dtype(start)).max) / 4  # what a parameter may reach
+        self.memory = memory
+        self._carrier: Any = Plain() if memory is None else memory
+        self._carrier.carry(start if memory is None else start.reshape(len(start), -1))
         self._seen = 0
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
@@ -43,15 +51,13 @@ class Learner(ABC):
 
     @property
     def _w(self) -> Any:
-        """The parameters: as they were last written, and what the memory has put off since."""
-        owed = None if self.memory is None else self.memory.owed()
-        return self._written if owed is None else self._written + owed.reshape(self._written.shape)
+        """The parameters, to be read: who carries them may go on using the same array."""
+        w = self._carrier.w
+        return w if self.memory is None else w.reshape(self._shape)
 
     @_w.setter
     def _w(self, w: Any) -> None:
-        self._written = w
-        if self.memory is not None:
-            self.memory.forgive()
+        self._carrier.w = w if self.memory is None else w.reshape(len(w), -1)
 
     @property
     def w(self) -> Any:
@@ -95,24 +101,27 @@ class Learner(ABC):
             return self._predict(inputs[None])[0]
         self._check_inputs("X", inputs, alone=True)
         if not len(inputs):  # no model need know what to do with nothing
-            return np.empty((0, *self._label_shape), tall.numpy_dtype(self._written))
+            return np.empty((0, *self._label_shape), tall.numpy_dtype(self._w))
         return self._predict(inputs)
 
     def sync(self) -> None:
         """Write w into the model's module, where it has one (`TorchModel`)."""
-        sync = getattr(self.model, "sync", None)
-        if sync is None:
-            raise ValueError(f"{self.model!r} has no module to write w into; w is learner.w")
-        sync(self._w)
+        self._model.sync(self._w)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one safetensors file, atomically; `orfit.load` reads it back."""
+        arrays, header = self.state()
+        checkpoint.write(path, arrays, header)
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays and plain values from which `restore` goes on bit-equally.
+
+        "w" is for other programs to read; a memory that carries w has its own form of it.
+        """
         settings = self.settings()
         if "memory" in settings:
             settings["memory"] = described(settings["memory"])
         arrays = {"w": tall.to_numpy(self._w)}
-        if self.memory is not None and self.memory.owed() is not None:
-            arrays["written"] = tall.to_numpy(self._written)
         header: dict[str, Any] = {
             "kind": type(self).__name__,
             "settings": settings,
@@ -125,7 +134,18 @@ class Learner(ABC):
         if self.memory is not None:
             state, header["memory"] = self.memory.state()
             arrays |= {f"memory.{name}": array for name, array in state.items()}
-        checkpoint.write(path, arrays, header)
+        return arrays, header
+
+    def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
+        """Take up what `state` gave: of a learner made as this one, from w0 = arrays["w"]."""
+        if self.memory is not None:
+            of_memory = {n: a for n, a in arrays.items() if n.startswith("memory.")}
+            state = {name.removeprefix("memory."): array for name, array in of_memory.items()}
+            self.memory.restore(state, header["memory"])
+        self._seen = int(header["seen"])
+        self._label_shape = tuple(header["label_shape"])
+        if header["input_shape"] is not None:
+            self._input_shape = tuple(header["input_shape"])
 
     def __repr__(self) -> str:
         settings = self.settings()
@@ -135,8 +155,7 @@ class Learner(ABC):
 
     def _inputs(self, name: str, X: object) -> Any:
         """What the user hands in, checked, as the model takes it."""
-        accept = getattr(self.model, "accept", None)
-        return door.numbers(name, X, self._written.dtype) if accept is None else accept(name, X)
+        return self._model.accept(name, X, self._dtype)
 
     def _predict(self, X: Array) -> Array:
         return self.model.predict(self._w, X)
@@ -194,43 +213,37 @@ class Learner(ABC):
             many += f", or {shape} for one datapoint"
         raise ValueError(f"{name} must have shape {many}; it has {X.shape}")
 
-    def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Array]:
-        """F, the residual Y − F, and G, where they have the shapes that they should."""
-        observe = getattr(self.model, "observe", None)
-        if observe is not None:
-            return self._checked(*observe(w, X, Y))
-        F, G = self.model.linearize(w, X)
-        check_labels(F, Y)
-        return self._checked(F, np.asarray(Y - F), G)
+    def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Any]:
+        """F, the residual and G, at w."""
+        F, residual, G = self._model.observe(w, X, Y)
+        self._check(F, G)
+        return F, residual, G
 
-    def _checked(self, F: Array, residual: Array, G: Any) -> tuple[Array, Array, Any]:
+    def _check(self, F: Array, G: Any) -> None:
+        """Refuse gradients that have not the shape that they should, and no numbers."""
         columns = len(F) if self.model.heads is not None else F.size
         if tuple(G.shape) != (self.model.size, columns):
             raise ValueError(
                 f"the model's linearize must return a gradient of shape "
                 f"({self.model.size}, {columns}); it returned {tuple(G.shape)}"
             )
+        self.check_finite(F, G)
+
+    def check_finite(self, F: Array, G: Any) -> None:
+        """Refuse predictions that are no numbers."""
         if not np.isfinite(F).all():
             raise ValueError(f"the model's prediction leaves the finite numbers of {G.dtype}")
-        return F, residual, G
+
+
+class Plain:
+    """Parameters as they are, for a learner that has no memory."""
+
+    def carry(self, w: Any) -> None:
+        self.w = w
 
 
 def _single(w0: object) -> bool:
     return str(getattr(w0, "dtype", None)).removeprefix("torch.") == "float32"
-
-
-def check_labels(F: Array, Y: Array) -> None:
-    """Refuse labels that have not the shape of the predictions."""
-    if Y.shape != F.shape:
-        each, given = F.shape[1:], Y.shape[1:]
-        wanted = f"have shape {each}" if each else "be a single number"
-        raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}")
-
-
-def check_step(step: Array | float, remedy: str = "scale x or y") -> None:
-    """Refuse a step that would leave the finite numbers."""
-    if not np.isfinite(step).all():
-        raise ValueError(f"the step overflows: {remedy}")
 
 
 def described(part: Memory | Model) -> dict[str, Any]:

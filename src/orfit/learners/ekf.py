@@ -7,6 +7,7 @@ import numpy as np
 from orfit import door, tall
 from orfit.door import Array
 from orfit.learners.onestep import OneStep
+from orfit.learners.step import step
 from orfit.learners.update import Update
 from orfit.memory import Dense
 from orfit.models import Model
@@ -48,38 +49,36 @@ class EKF(OneStep):
         c = len(self._R)
         if Y.shape[1:] != (c,):
             raise ValueError(f"noise is {c}×{c}, but y has shape {Y.shape[1:]} for each datapoint")
-        variances, _ = self._channels
-        if (variances > 0).all() or (variances == 0).all():
-            return super()._learn(X, Y)
-        w, (arrays, values) = tall.copy(self._w), self.memory.state()
+        F, residual, G = self._linearize(self._w, X, Y)
+        arrays, values = self.memory.state()
         arrays = {name: array.copy() for name, array in arrays.items()}
         try:
-            return super()._learn(X, Y)
+            length, novelty, left = self._step(G, residual.reshape(-1))
         except ValueError:  # the second of two blocks may be the one that fails
-            self._w = w
             self.memory.restore(arrays, values)
             raise
+        return Update(F, residual, length, novelty, left.reshape(F.shape), self.memory.rank)
 
-    def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
+    def _step(self, G: Any, residual: Array) -> tuple[float, float, Array]:
         """With R = V diag(ρ) Vᵀ the outputs Vᵀ y are independent channels, learned in two blocks.
 
         Those without noise, which bind, and the others, each divided by sqrt(ρ).
         """
-        if self._channels is None:
-            return super()._step(G, residual, noise)
+        assert self._channels is not None
         variances, V = self._channels
         points = len(residual) // len(V)
         rho, turn = np.tile(variances, points), np.kron(np.eye(points), V)
-        before, left, novelty = tall.copy(self._w), turn.T @ residual, 0.0
+        before, left, novelty = self._w, turn.T @ residual, 0.0
         for channels, unit in ((rho == 0, 0.0), (rho > 0, 1.0)):
             if not channels.any():
                 continue
             scale = np.sqrt(rho[channels]) if unit else np.ones(int(channels.sum()))
             H = tall.combine(G, turn[:, channels] / scale)
-            moved = tall.inner(H, self._w - before)
-            _, new, unfitted = super()._step(H, left[channels] / scale - moved, unit)
-            novelty = max(novelty, new)
-            left[channels] = unfitted * scale
+            wanted = left[channels] / scale - tall.inner(H, self._w - before)
+            past = self.memory.split(H, unit)
+            _, unfitted = step(self.memory, past, wanted[:, None], unit, self.most)
+            novelty = max(novelty, past.novelty)
+            left[channels] = unfitted[:, 0] * scale
         length = tall.norms((self._w - before)[:, None])[0]
         return float(length), novelty, turn @ left
 

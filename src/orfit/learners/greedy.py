@@ -4,8 +4,9 @@ import numpy as np
 
 from orfit import door
 from orfit.door import Array
-from orfit.learners.base import Learner, check_labels
+from orfit.learners.base import Learner
 from orfit.learners.update import Update
+from orfit.models import residual
 
 
 class Greedy(Learner):
@@ -24,8 +25,7 @@ class Greedy(Learner):
 
     def _learn(self, X: Array, Y: Array) -> Update:
         F = self._predict(X)
-        check_labels(F, Y)
-        residual = Y - F
+        left = residual(Y, F)
         length = float(np.linalg.norm(Y[-1] - self._w))
         self._w = np.array(Y[-1])
-        return Update(F, residual, length, 1.0, Y - Y[-1], 0)
+        return Update(F, left, length, 1.0, Y - Y[-1], 0)

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from orfit import checkpoint, models, tall
+from orfit import checkpoint, models
 from orfit import memory as memories
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
@@ -15,8 +15,7 @@ from orfit.learners.orfit import OneStepSGD, ORFit
 from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.sgd import SGD
 from orfit.memory import Memory
-from orfit.memory.base import taken
-from orfit.models import Model, check_model
+from orfit.models import Model, completed
 
 KINDS: dict[str, type[Learner]] = {
     kind.__name__: kind for kind in (ORFit, OneStepSGD, NTKRLS, RLS, EKF, OGD, SGD, Greedy)
@@ -35,7 +34,7 @@ def load(
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
     """
     if model is not None:
-        check_model(model)
+        completed(model)
     arrays, header = checkpoint.read(path)
     try:
         return _restore(arrays, header, model, memory)
@@ -55,17 +54,7 @@ def _restore(
     if "memory" in settings:
         settings = settings | {"memory": _memory(settings["memory"], memory)}
     learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)
-    if learner.memory is not None:
-        of_memory = {name: array for name, array in arrays.items() if name.startswith("memory.")}
-        state = {name.removeprefix("memory."): array for name, array in of_memory.items()}
-        learner.memory.restore(state, header["memory"])
-        if "written" in arrays:
-            w = learner._written
-            learner._written = tall.copy(taken(arrays, "written", w.dtype, *w.shape))
-    learner._seen = int(header["seen"])
-    learner._label_shape = tuple(header["label_shape"])
-    if header["input_shape"] is not None:
-        learner._input_shape = tuple(header["input_shape"])
+    learner.restore(arrays, header)
     return learner
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.learners.base import Learner, check_step
-from orfit.learners.orfit import as_basis
+from orfit.learners.base import Learner
+from orfit.learners.orfit import as_memory
 from orfit.learners.sgd import descent
+from orfit.learners.step import check_step
 from orfit.learners.update import Update
-from orfit.memory import Basis
+from orfit.memory import Basis, Memory
 from orfit.models import Model
 
 
@@ -23,7 +24,7 @@ class OGD(Learner):
     remembers the one it used; for linear models they are the same.
     """
 
-    memory: Basis
+    memory: Any
 
     def __init__(
         self,
@@ -34,11 +35,16 @@ class OGD(Learner):
         steps: int = 1,
         w0: object = None,
     ) -> None:
-        super().__init__(model, w0)
-        self.memory = as_basis(memory)
-        self.memory.claim(self._w)
+        super().__init__(model, w0, self._directions(memory))
         self.lr = door.positive("lr", lr)
         self.steps = door.count("steps", steps)
+
+    @staticmethod
+    def _directions(memory: Any) -> Memory:
+        made = as_memory(memory)
+        if not hasattr(made, "project"):
+            raise ValueError(f"OGD needs a memory of directions; {made!r} is none")
+        return made
 
     def settings(self) -> dict[str, Any]:
         return {"memory": self.memory, "lr": self.lr, "steps": self.steps}

@@ -1,40 +1,26 @@
-"""One step is the whole system: project off the past, fit, remember."""
+"""Learners that fit each block in a single step."""
 
-import math
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
-from orfit import small, tall
 from orfit.door import Array
-from orfit.learners.base import Learner, check_step
+from orfit.learners.base import Learner
+from orfit.learners.rows import COMPILED, PLAIN, WAYS, Auto, Way
+from orfit.learners.step import check_step, step
 from orfit.learners.update import Update, Updates
-from orfit.memory import Memory, Principal
-from orfit.memory.base import lengths
-from orfit.memory.frame import split
-from orfit.memory.principal import kernels
-from orfit.models import Linear, Model
-
-# The compiled loop takes half a minute to compile when it is first used on a machine, and a second
-# to load later: it is used by learners that have as many rows, or rows times parameters.
-WORTH_ROWS, WORTH_WORK = 2000, 1 << 20
-
-# From so many gradients and parameters on, rows are learned in coordinates; not for so few
-# directions where there is a compiled loop, which is as fast there.
-CHUNK, CHUNKED, FEW = 8, 1 << 12, 30
+from orfit.memory import Memory
+from orfit.models import Model, residual
 
 
 class OneStep(Learner):
-    """A learner that fits each block in a single step, on the memory's P and with noise R.
-
-        w ← w + P G (Gᵀ P G + R I)⁺ (y − f)
+    """A learner that fits each block in a single `step`, on the memory's P and with noise R.
 
     ORFit is this on a memory of directions, RLS and the Kalman filter are this on a dense P,
-    One-Step SGD is this on no memory. In coordinates P G = D B and Gᵀ P G = Bᵀ B (`Split`), so the
-    step is D z with z = B (BᵀB + R I)⁺ (y − f), which is small.
+    One-Step SGD is this on no memory.
     """
 
-    memory: Memory
+    memory: Any
 
     def __init__(
         self,
@@ -43,169 +29,94 @@ class OneStep(Learner):
         w0: object = None,
         noise: float = 0.0,
         forgetting: float = 1.0,
+        rows: str | Auto | dict[str, int] = "auto",
     ) -> None:
-        super().__init__(model, w0)
-        self.memory = memory
+        super().__init__(model, w0, memory)
         self.noise = noise
         self.forgetting = forgetting
-        memory.claim(self._written)
-        # No parameter is larger than this: from it the compiled loop knows that none overflows.
-        self._reach = float(abs(self._written).max())
+        self.rows = rows = Auto(**rows) if isinstance(rows, dict) else rows
+        self._ways = {way for way in WAYS.values() if way.obstacle(self) is None}
+        self._auto = rows if isinstance(rows, Auto) else Auto()
+        self._way = self._forced(rows)
 
-    def _learn_rows(self, X: Array, Y: Array) -> Updates:
+    def _forced(self, rows: str | Auto) -> Way | None:
+        if rows == "auto" or isinstance(rows, Auto):
+            return None
+        if rows not in WAYS:
+            raise ValueError(f"rows must be one of auto, {', '.join(WAYS)}; it is {rows!r}")
+        way = WAYS[rows]
+        if way not in self._ways:
+            raise ValueError(f"rows={rows!r} is not possible here: {way.obstacle(self)}")
+        return way
+
+    def can(self, way: Way) -> bool:
+        """Whether rows can be learned in this way."""
+        return way in self._ways
+
+    def way(self, rows: int = 1, outputs: int = 1) -> str:
+        """How so many rows would be learned now: "plain", "compiled" or "coordinates"."""
+        return self._chosen(rows, outputs).name
+
+    def _chosen(self, rows: int, outputs: int = 1) -> Way:
+        return self._way or self._auto.choose(self, rows, outputs)
+
+    def best_alone(self, rows: int) -> Way:
+        """The way of rows that are not learned in coordinates."""
+        if self._way is None:
+            return self._auto.alone(self, rows)
+        return COMPILED if self.can(COMPILED) else PLAIN
+
+    def _learn_rows(self, X: Any, Y: Array) -> Updates:
+        outputs = 1 if self.model.heads is not None else max(1, int(np.prod(Y.shape[1:])))
         # As many gradients at a time as fill a few megabytes, or the memory has.
-        block = min(256, max(16, self.memory.rank, (1 << 20) // self.model.size))
-        if self.model.heads is None:
-            block = max(1, block // max(1, math.prod(Y.shape[1:])))
+        block = min(self._auto.most_rows, max(16, self.memory.rank, (1 << 20) // self.model.size))
+        block = max(1, block // outputs)
         updates = []
         for start in range(0, len(X), block):
             inputs, labels = X[start : start + block], Y[start : start + block]
-            told = self._learn_in_coordinates(inputs, labels)
-            if told is None:
-                told = self._learn_compiled(inputs, labels)
-            if told is None:
-                told = super()._learn_rows(inputs, labels)
-            updates.append(told)
+            way = self._chosen(len(inputs), outputs)
+            updates.append(way.learn(self, inputs, labels))
         return Updates.joined(updates, Y)
 
-    def _learn_in_coordinates(self, X: Array, Y: Array) -> Updates | None:
-        """The same by matrix products: gradients that are known beforehand need no p in the loop.
+    def _learn_block(self, X: Any, Y: Array) -> Update:
+        if len(X) == 1:
+            way = self._chosen(1)
+            if way is COMPILED:
+                return way.learn(self, X, Y).block()
+        return super()._learn_block(X, Y)
 
-        G = U C + O T, so everything that happens happens in the coordinates along [U O]. There the
-        rows are learned by a learner of this kind, as if the model had so few parameters.
-        """
-        memory, model = self.memory, self.model
-        if type(memory) is not Principal or not model.linear or model.size < CHUNKED:
-            return None
-        outputs = 1 if model.heads is not None else math.prod(Y.shape[1:])
-        if len(X) < 2 or len(X) * outputs < CHUNK or memory.exact(self.noise):
-            return None
-        if memory.rank < FEW and isinstance(model, Linear) and self._loops(Y):
-            return None
-        w = self._w
-        try:
-            F, residual, G = self._linearize(w, X, Y)
-            parts = split(memory.frame, G, lengths(G), None)
-            coordinates = np.vstack([parts.C, parts.T])
-            within = memory.inside(parts)
-            inside = _Inside(len(coordinates), self, within)
-            told = inside._learn_rows(inside.gradients(coordinates, F), residual)
-        except ValueError:  # a row that must be refused: one by one it is seen which
-            return None
-        k, move, moved = len(parts.C), inside._w.astype(np.float64), tall.copy(w)
-        moved += tall.convert(w, parts.move(move[:k], move[k:]))
-        if not math.isfinite(moved.sum()):
-            return None
-        memory.become(within, parts)
-        self._w = moved
-        self._reach += float(told.step.sum())
-        self._count(X, Y)
-        return replace(told, prediction=told.prediction + F)
+    def learn_block(self, X: Any, Y: Array) -> Update:
+        """One row, by the plain step."""
+        return super()._learn_block(X, Y).first()
 
-    def _learn_compiled(self, X: Array, Y: Array) -> Updates | None:
-        """The same row by row, compiled."""
-        told = self._walk(X, Y)
-        if told is None:
-            return None
+    def _learn(self, X: Any, Y: Array) -> Update:
+        if not self.model.linear:
+            F, left, G = self._linearize(self._w, X, Y)
+            past = self.memory.split(G, self.noise, self.forgetting)
+        else:
+            offset, labels, G = self.affine(X, Y)
+            past = self.memory.split(G, self.noise, self.forgetting)
+            F = offset + past.along_w.reshape(offset.shape)
+            self.check_finite(F, G)
+            left = labels - F
+        length, unfitted = step(self.memory, past, self._flat(left), self.noise, self.most)
+        return Update(F, left, length, past.novelty, unfitted.reshape(left.shape), self.memory.rank)
+
+    def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+        """Of a linear model, F at w = 0, the labels and G, all of the right shapes."""
+        offset, labels, G = self._model.affine(X, Y)
+        residual(labels, offset)
+        self._check(offset, G)
+        return offset, labels, G
+
+    def count_told(self, told: Array, X: Any, Y: Array, labels: Array) -> Updates:
+        """Take note of rows that were learned; if not all of them were, the next one overflows."""
         if len(told):
             self._count(X[: len(told)], Y[: len(told)])
         if len(told) < len(X):
             check_step(np.inf)
-        return Updates.told(told, Y)
-
-    def _learn(self, X: Array, Y: Array) -> Update:
-        if len(X) == 1:
-            told = self._walk(X, Y)
-            if told is not None:
-                if not len(told):
-                    check_step(np.inf)
-                return Update.told(told[0], Y)
-        F, residual, G = self._linearize(self._w, X, Y)
-        length, novelty, unfitted = self._step(G, self._flat(residual), self.noise)
-        conflict = unfitted.reshape(residual.shape)
-        return Update(F, residual, length, novelty, conflict, self.memory.rank)
-
-    def _walk(self, X: Array, Y: Array) -> Array | None:
-        """Learn rows by the compiled loop, where that can be; what `kernels.walk` tells of them."""
-        model, memory = self.model, self.memory
-        if type(memory) is not Principal or not isinstance(model, Linear) or not self._loops(Y):
-            return None
-        phi = model.phi(X, self._written.dtype)
-        if phi.ndim == 3:
-            return None
-        w = self._written.reshape(len(self._written), -1, order="F")
-        labels = np.ascontiguousarray(Y.reshape(len(Y), -1))
-        return self._walk_on(memory, w, phi, labels)
-
-    def _loops(self, Y: Array) -> bool:
-        """Whether there is a compiled loop for a linear model's rows, and it is worth it."""
-        rows, heads = self._seen + len(Y), self.model.heads
-        if rows < WORTH_ROWS and rows * self.model.size < WORTH_WORK:
-            return False
-        # Else several outputs share one w, or the labels will be refused.
-        fitting = Y.shape[1:] == (() if heads is None else (heads,))
-        return fitting and kernels() is not None
-
-    def _walk_on(self, memory: Principal, w: Array, phi: Array, labels: Array) -> Array | None:
-        told = np.empty((0, 3 + 2 * labels.shape[1]))
-        while True:
-            more = memory.walk(
-                w,
-                phi[len(told) :].T,
-                labels[len(told) :],
-                noise=self.noise,
-                forgetting=self.forgetting,
-                reach=self._reach,
-            )
-            if more is None:
-                return told if len(told) else None
-            told = np.concatenate([told, more]) if len(told) else more
-            before, self._reach = self._reach, self._reach + float(more[:, 0].sum())
-            if len(told) == len(phi):
-                return told
-            # Steps there and back add up: before one is refused, see how far w really is.
-            self._reach = float(abs(self._w).max())
-            if not self._reach < before:
-                return told
-
-    def _step(self, G: Array, residual: Array, noise: float) -> tuple[float, float, Array]:
-        """Move w and remember G; |Δw|, the novelty, and what is left of the residual."""
-        past = self.memory.split(G, noise, self.forgetting)
-        z, unfitted = small.fit(past.root, noise, residual)
-        check_step(z)
-        displacement, length = past.displacement(z)
-        moved = self._w + tall.convert(self._w, displacement)
-        check_step(float(moved.sum()))
-        self.memory.fold(past)
-        self._w = moved
-        self._reach += length
-        return length, past.novelty, unfitted
+        return Updates.told(told, labels)
 
     def _flat(self, residual: Array) -> Array:
-        """The residual against G's columns: (nc,), or (n, q) where heads share the features."""
-        return residual.reshape(-1) if self.model.heads is None else residual
-
-
-class _Inside(OneStep):
-    """A learner in coordinates along directions: what `learner` is, for a model of that size."""
-
-    def __init__(self, size: int, learner: OneStep, memory: Principal) -> None:
-        heads, dtype = learner.model.heads, memory.frame.rows.dtype
-        super().__init__(
-            Linear(size, heads=heads, features=lambda Z: Z),
-            memory,
-            np.zeros(size if heads is None else (size, heads), dtype),
-            noise=learner.noise,
-            forgetting=learner.forgetting,
-        )
-        self._seen = learner.seen
-
-    def gradients(self, coordinates: Array, F: Array) -> Array:
-        """The model's inputs: (n, size), or (n, size, c) where c outputs share one w."""
-        coordinates = coordinates.astype(self._written.dtype)
-        if self.model.heads is not None or F.ndim == 1:
-            return np.ascontiguousarray(coordinates.T)
-        return coordinates.T.reshape(*F.shape, -1).swapaxes(1, 2)
-
-    def _learn_in_coordinates(self, X: Array, Y: Array) -> Updates | None:
-        return None
+        """The residual against G's columns, as n×q."""
+        return residual.reshape(-1, 1) if self.model.heads is None else residual

@@ -2,16 +2,18 @@
 
 import sys
 import warnings
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.learners.base import check_step
 from orfit.learners.onestep import OneStep
+from orfit.learners.rows import Auto
+from orfit.learners.step import check_step
 from orfit.learners.update import Update
-from orfit.memory import Basis, Nothing, Principal, Unlimited
+from orfit.memory import Memory, Nothing, Principal, Unlimited
 from orfit.models import Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
@@ -39,6 +41,9 @@ class ORFit(OneStep):
         gradient that is remembered is that at the end. They interpolate: noise must be 0.
     tolerance: no further step where every residual is at most this.
 
+    rows: how rows are learned one after another: "plain", "compiled", "coordinates", or what is
+        fastest, "auto". The steps are the same; `way` tells which is in use.
+
     While the memory has dropped nothing, past predictions of a linear model do not move (lem:step)
     and w is the interpolator nearest to w0 (thm:implicit_bias). O(m c p) a step.
     """
@@ -46,13 +51,14 @@ class ORFit(OneStep):
     def __init__(
         self,
         model: Model,
-        memory: Basis | int | None = None,
+        memory: Memory | int | None = None,
         *,
         w0: object = None,
         noise: float = 0.0,
         forgetting: float = 1.0,
         steps: int = 1,
         tolerance: float = 1e-6,
+        rows: str | Auto | dict[str, int] = "auto",
     ) -> None:
         self.steps = door.count("steps", steps)
         self.tolerance = door.nonnegative("tolerance", tolerance)
@@ -60,10 +66,11 @@ class ORFit(OneStep):
             raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
         super().__init__(
             model,
-            as_basis(memory),
+            as_memory(memory),
             w0,
             door.nonnegative("noise", noise),
             door.fraction("forgetting", forgetting),
+            rows,
         )
         self._full = self.memory.rank >= model.size  # and so has said that it is
 
@@ -89,7 +96,7 @@ class ORFit(OneStep):
             novelty = past.novelty if novelty is None else novelty
             z, _ = small.fit(past.root, 0.0, self._flat(left))
             check_step(z)
-            nearer = self._shortened(w, past.displacement(z)[0], left, X, Y)
+            nearer = self._shortened(w, past.displacement(z).reshape(w.shape), left, X, Y)
             if nearer is None:
                 break
             w, left, G = nearer
@@ -98,8 +105,9 @@ class ORFit(OneStep):
         moved = w - self._w
         length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
         check_step(length)
-        self.memory.fold(self.memory.split(G, forgetting=self.forgetting))
+        past = self.memory.split(G, forgetting=self.forgetting)
         self._w = w
+        self.memory.fold(past)
         return Update(prediction, residual, length, novelty or 0.0, left, self.memory.rank)
 
     def _shortened(
@@ -123,9 +131,11 @@ class ORFit(OneStep):
 
     def settings(self) -> dict[str, Any]:
         plain = {"memory": self.memory, "noise": self.noise, "forgetting": self.forgetting}
-        if self.steps == 1:
-            return plain
-        return plain | {"steps": self.steps, "tolerance": self.tolerance}
+        if self.steps > 1:
+            plain |= {"steps": self.steps, "tolerance": self.tolerance}
+        if self.rows != "auto":
+            plain["rows"] = asdict(self.rows) if isinstance(self.rows, Auto) else self.rows
+        return plain
 
 
 class OneStepSGD(OneStep):
@@ -147,15 +157,15 @@ def _outside() -> int:
     return depth - 1
 
 
-def as_basis(memory: Basis | int | None) -> Basis:
+def as_memory(memory: Any) -> Memory:
     """The memory that the argument stands for."""
     if memory is None:
         return Unlimited()
-    if isinstance(memory, Basis):
+    if isinstance(memory, Memory):
         return memory
     if not isinstance(memory, int | np.integer) or isinstance(memory, bool):
         raise ValueError(
-            "memory must be None, a whole number, or a memory of directions such as "
+            "memory must be None, a whole number, or a memory such as "
             f"orfit.memory.Latest(10); it is {memory!r}"
         )
     return Principal(door.count("memory", memory))

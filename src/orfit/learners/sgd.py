@@ -4,7 +4,8 @@ from typing import Any
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.learners.base import Learner, check_step
+from orfit.learners.base import Learner
+from orfit.learners.step import check_step
 from orfit.learners.update import Update, Updates
 from orfit.models import Model
 

@@ -29,15 +29,6 @@ class Update:
     conflict: Any
     rank: int
 
-    @classmethod
-    def told(cls, row: Array, label: Array) -> "Update":
-        """Of a block of one datapoint, from what `kernels.walk` tells of it."""
-        q = label.size
-        prediction = row[3 : 3 + q].reshape(label.shape)
-        conflict = row[3 + q :].reshape(label.shape)
-        step, novelty, rank = row[:3].tolist()
-        return cls(prediction, label - prediction, step, novelty, conflict, int(rank))
-
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
         return Update(
@@ -63,6 +54,17 @@ class Updates:
 
     def __len__(self) -> int:
         return len(self.step)
+
+    def block(self) -> Update:
+        """Of a single row, as of a block of one datapoint."""
+        return Update(
+            self.prediction,
+            self.residual,
+            float(self.step[0]),
+            float(self.novelty[0]),
+            self.conflict,
+            int(self.rank[0]),
+        )
 
     @classmethod
     def of(cls, updates: list[Update], labels: Array) -> "Updates":

@@ -1,6 +1,5 @@
 """What every memory is to the learner: a P that says where the parameters may still move."""
 
-import math
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
@@ -13,7 +12,7 @@ from orfit.door import Array
 class Split(Protocol):
     """How a block of gradients G (p×n) lies to the past: P G = D B and Gᵀ P G = Bᵀ B.
 
-    D (p×b) is never formed where it need not be: it shows through `displacement` alone.
+    D (p×b) is never formed where it need not be.
     """
 
     @property
@@ -24,15 +23,25 @@ class Split(Protocol):
     def novelty(self) -> float:
         """How much of G is new, |G̃| / |G|: 0 where it is all spanned, 1 where nothing is."""
 
-    def displacement(self, z: Array) -> tuple[Any, float]:
-        """D z, tall, and its length."""
+    @property
+    def along_w(self) -> Array:
+        """Gᵀ w, n×q: the prediction of a linear model, up to its offset."""
+
+    def move(self, z: Array) -> tuple[Any, float]:
+        """D z, as `fold` takes it, and its length. z: b×q."""
+
+    def displacement(self, z: Array) -> Any:
+        """D z, tall."""
 
 
 class Memory(ABC):
-    """What is kept of the past gradients. See `docs/extending.md` to add one."""
+    """What is kept of the past gradients, and the parameters, which it carries for its learner.
+
+    See `docs/extending.md` to add one.
+    """
 
     size: int | None = None  # p, known when the memory is first used
-    _owned = False  # whether a learner has it
+    _carries = False  # whether it is a learner's
 
     @abstractmethod
     def bind(self, like: Any) -> None:
@@ -43,13 +52,34 @@ class Memory(ABC):
         """See how G lies to the past, faded by `forgetting` (in squares). Changes nothing."""
 
     @abstractmethod
-    def fold(self, past: Any) -> None:
-        """Take the G of that `Split` into the memory. Cannot fail."""
+    def fold(self, past: Any, move: Any = None) -> None:
+        """Take the G of that `Split` into the memory, and let w move. Cannot fail."""
+
+    @property
+    @abstractmethod
+    def w(self) -> Any:
+        """The parameters, p×q: to be read, not written to."""
+
+    @w.setter
+    @abstractmethod
+    def w(self, w: Any) -> None: ...
+
+    reach: float  # no parameter is larger than this
 
     @property
     @abstractmethod
     def rank(self) -> int:
         """How many directions are held."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> int:
+        """How many numbers are kept of the past."""
+
+    @property
+    def lost(self) -> float:
+        """The energy (squared length) of gradients that was dropped, faded as the rest is."""
+        return 0.0
 
     def settings(self) -> dict[str, Any]:
         """The arguments to make this memory again, as plain values."""
@@ -68,21 +98,15 @@ class Memory(ABC):
 
     @abstractmethod
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        """Take up a state that `state` gave, after `bind`."""
+        """Take up a state that `state` gave, after `carry`."""
 
-    def owed(self) -> Any:
-        """What past steps have still to add to w, p×q; None: nothing. Only a `walk` puts it off."""
-        return None
-
-    def forgive(self) -> None:  # noqa: B027 — most memories never owe anything
-        """It has been added."""
-
-    def claim(self, like: Any) -> None:
-        """Bind, for one learner alone."""
-        if self._owned:
+    def carry(self, w: Any) -> None:
+        """Bind, and carry these parameters, p×q, for one learner alone."""
+        if self._carries:
             raise ValueError("this memory belongs to another learner; give each one of its own")
-        self.bind(like)
-        self._owned = True
+        self.bind(w)
+        self.w = w
+        self._carries = True
 
     def _check_size(self, size: int) -> None:
         if self.size is not None and self.size != size:
@@ -90,6 +114,37 @@ class Memory(ABC):
                 f"this memory holds directions of {self.size} parameters, not {size}; "
                 "give each learner a memory of its own"
             )
+
+
+class Carried:
+    """Parameters as they are, for memories that keep nothing along which they could be put off."""
+
+    def __init__(self) -> None:
+        self._w: Any = None
+        self.reach = 0.0
+
+    @property
+    def w(self) -> Any:
+        return self._w
+
+    @w.setter
+    def w(self, w: Any) -> None:
+        self._w, self.reach = tall.copy(w), tall.largest(w)
+
+    def _move(self, move: tuple[Any, float]) -> None:
+        displacement, length = move
+        self._w = self._w + tall.convert(self._w, displacement)
+        self.reach += length
+
+    def _carried(self) -> dict[str, Array]:
+        return {} if self._w is None else {"w": tall.to_numpy(self._w)}
+
+    def _take_up(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        if self._w is None:
+            return
+        w = taken(arrays, "w", tall.numpy_dtype(self._w), *self._w.shape)
+        self._w = tall.copy(tall.convert(self._w, w))
+        self.reach = float(values["reach"])
 
 
 def taken(arrays: dict[str, Array], name: str, dtype: npt.DTypeLike, *shape: int | None) -> Array:
@@ -100,11 +155,3 @@ def taken(arrays: dict[str, Array], name: str, dtype: npt.DTypeLike, *shape: int
     ):
         raise ValueError(f"{name} has shape {array.shape}")
     return array
-
-
-def lengths(G: Any) -> Array:
-    """The lengths of G's columns, which are finite or the model gave no usable gradient."""
-    norms = tall.norms(G)
-    if not all(map(math.isfinite, norms)):
-        raise ValueError("the model's gradient is not finite at this datapoint")
-    return norms

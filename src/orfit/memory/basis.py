@@ -1,79 +1,80 @@
-"""Memories that keep directions: an orthonormal U and how much was seen along it.
+"""Memories that keep directions: an orthonormal U, and how much was `Seen` along it.
 
-    A Aᵀ ≈ U Γ Γᵀ Uᵀ    for all past gradients A,    Γᵀ = `root`, upper triangular, k×k
-
-and with observation noise R they stand for
-
-    P = I − U D Uᵀ,     I − D = R (Γ Γᵀ + R I)⁻¹       R = 0: D = I, P is a projector
-
-Nothing in a step needs Γ to be diagonal, so no SVD is done to take a gradient in; `U` and `sigma`
-are brought to principal axes when somebody asks. What sets the memories apart is one method,
-`trim`: which directions go.
+What sets them apart is one method, `trim`: which directions go.
 """
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import linalg
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.memory.base import Memory, lengths, taken
+from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
+from orfit.memory.seen import Triangle
 
 
 @dataclass(frozen=True)
 class BasisSplit:
-    """G = U C + O T, so P G = [U E, O] B with B = [EᵀC; T] and E Eᵀ = I − D."""
+    """G = U C + O T, so P G = [U E, O] B with B = [EᵀC; T] and E Eᵀ = I − D (`Seen`)."""
 
     parts: Parts
-    norms: Array  # n, the lengths of G's columns
-    gamma: Array  # Γᵀ, the memory's root, faded
+    seen: Any  # Seen, faded
     noise: float
-    damped: Array | None  # H with Hᵀ H = Γ Γᵀ + R I, so E = sqrt(R) H⁻¹; None: R = 0, so E = 0
+    forgetting: float
 
     @property
     def root(self) -> Array:
-        if self.damped is None:
+        if self.noise == 0:
             return self.parts.T
-        C = np.sqrt(self.noise) * self.parts.C
-        return np.vstack([linalg.solve_triangular(self.damped, C, trans="T"), self.parts.T])
+        return np.vstack([self.seen.damped(self.parts.C, self.noise), self.parts.T])
 
     @property
     def novelty(self) -> float:
-        total = small.frobenius(self.norms)
+        total = small.frobenius(self.parts.norms)
         return small.frobenius(self.parts.T) / total if total > 0 else 0.0
 
-    def displacement(self, z: Array) -> tuple[Any, float]:
+    @property
+    def along_w(self) -> Array:
+        return self.parts.along_w
+
+    def move(self, z: Array) -> tuple[Array, float]:
+        """D z in coordinates along [U O], and its length."""
         k = len(self.parts.C)
-        if self.damped is None:
-            still = np.zeros((k, *z.shape[1:]))
-            return self.parts.move(still, z), small.frobenius(z)
-        Ez = linalg.solve_triangular(self.damped, np.sqrt(self.noise) * z[:k])
-        length = float(np.hypot(small.frobenius(Ez), small.frobenius(z[k:])))
-        return self.parts.move(Ez, z[k:]), length
+        if self.noise == 0:
+            along = np.vstack([np.zeros((k, z.shape[1])), z])
+        else:
+            along = np.vstack([self.seen.undamped(z[:k], self.noise), z[k:]])
+        return along, small.frobenius(along)
+
+    def displacement(self, z: Array) -> Any:
+        return self.parts.combine(self.move(z)[0])
 
 
 class Basis(Memory):
-    """The common part: take gradients in, then `trim`."""
+    """The common part: take gradients in, then `trim`.
+
+    This one keeps Γ as a triangle; `Principal` keeps it in principal axes.
+    """
+
+    seen: Any = Triangle(np.empty((0, 0)))  # `Seen`: how much, along the frame's directions
 
     def __init__(self) -> None:
         self._frame: Frame | None = None
-        self._root = np.empty((0, 0))
-        self._damped: tuple[float, Array] | None = None  # for which noise, H
+        self._lost = 0.0
 
     def trim(self) -> None:
-        """Drop the directions that are too many, by `_delete`, `_reflect` or `_keep`.
+        """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
 
-        `_root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them; the newest are last.
+        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them; the newest are last.
         """
 
     def room(self, size: int) -> int | None:
-        """How many columns are stored before they are rotated; None where nothing is dropped."""
+        """How many rows are stored before some are folded; None where nothing is dropped."""
         return None
 
     def bind(self, like: Any) -> None:
@@ -95,20 +96,57 @@ class Basis(Memory):
         return self._frame
 
     @property
+    def w(self) -> Any:
+        return self.frame.w
+
+    @w.setter
+    def w(self, w: Any) -> None:
+        self.frame.carry(tall.copy(w).T)
+
+    @property
+    def reach(self) -> float:
+        return self.frame.reach
+
+    @reach.setter
+    def reach(self, reach: float) -> None:
+        self.frame.reach = reach
+
+    @property
     def rank(self) -> int:
-        return len(self._root)
+        return len(self.seen)
+
+    @property
+    def numbers(self) -> int:
+        if self._frame is None:
+            return 0
+        frame = self._frame
+        return sum(int(np.prod(A.shape)) for A in (frame.rows, frame.W, frame.M, frame.shift))
+
+    @property
+    def lost(self) -> float:
+        return self._lost
 
     @property
     def U(self) -> Any:
         """The remembered directions, p×k orthonormal, in the order of `sigma`."""
         if self._frame is None:
             return np.empty((0, 0))
-        return self._frame.combine(small.principal(self._root)[1])
+        return self._frame.combine(self.seen.axes()[1])
 
     @property
     def sigma(self) -> Array:
         """How much was seen along the columns of `U`: singular values, falling."""
-        return small.principal(self._root)[0]
+        return np.array(self.seen.axes()[0])
+
+    @property
+    def root(self) -> Array:
+        """Γᵀ, upper triangular, in the order of the basis vectors: for `trim`."""
+        return np.asarray(self.seen.root)
+
+    @property
+    def exact(self) -> bool:
+        """Whether all that was ever seen is still there."""
+        return self.frame.makers is not None
 
     def absorb(self, G: object) -> None:
         """Fold the columns of G (p×n, or one of p) into the memory (eq:svd_update).
@@ -122,7 +160,7 @@ class Basis(Memory):
         columns = door.numbers("G", G, self.frame.rows.dtype if self._frame else _float_type(G))
         if columns.ndim not in (1, 2):
             raise ValueError(f"G must be p×n, or one column of p; it has shape {columns.shape}")
-        columns = columns.reshape(len(columns), -1)
+        columns = np.asfortranarray(columns.reshape(len(columns), -1))
         self.bind(columns)
         if columns.shape[1]:
             self.fold(self.split(columns))
@@ -133,95 +171,72 @@ class Basis(Memory):
         return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
 
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
-        norms = lengths(G)
         # With noise nothing is divided by a remainder, and no doubt is needed.
-        parts = split(self.frame, G, norms, self.frame.makers if noise == 0 else None)
-        gamma, damped = self._root, self._damped
-        if forgetting != 1:
-            gamma, damped = gamma * np.sqrt(forgetting), None
-        if noise == 0:
-            return BasisSplit(parts, norms, gamma, noise, None)
-        if damped is None or damped[0] != noise:
-            damped = noise, small.grow(gamma, np.sqrt(noise) * np.eye(len(gamma)))
-        return BasisSplit(parts, norms, gamma, noise, damped[1])
+        parts = split(self.frame, G, self.frame.makers if noise == 0 else None)
+        return BasisSplit(parts, self.seen.faded(forgetting), noise, forgetting)
 
-    def fold(self, past: BasisSplit) -> None:
+    def fold(self, past: BasisSplit, move: Array | None = None) -> None:
         self.frame.append(past.parts)  # first, since it may fail for want of memory
-        self.frame.makers = past.parts.makers
-        rows = np.vstack([past.parts.C, past.parts.T]).T
-        self._root = small.grow(past.gamma, rows)
-        if past.damped is None:
-            self._damped = None
-        else:
-            H = small.grow(past.damped, rows, diagonal=np.sqrt(past.noise))
-            self._damped = past.noise, H
-        self.trim()
+        if move is not None:
+            self.frame.move(move)
+        self._lost *= past.forgetting
+        self._take_in(past)
         self.frame.settle()
 
-    def _delete(self, j: int) -> None:
-        """Drop the j-th basis vector. O(k²)."""
-        self.frame.delete(j)
-        self._change_roots(lambda R: small.delete(R, j))
+    def _take_in(self, past: BasisSplit) -> None:
+        """Let `seen` grow by the G of a split whose new directions the frame has, and trim."""
+        self.seen = past.seen.grown(past.parts.C, past.parts.T)
+        self.trim()
 
-    def _reflect(self, v: Array) -> None:
+    def delete(self, j: int) -> None:
+        """Drop the j-th basis vector. O(k²)."""
+        self._lost += energy(self.root[:, j])
+        self.frame.delete(j)
+        self.seen = self.seen.deleted(j)
+
+    def reflect(self, v: Array) -> None:
         """Drop the direction U v, for a unit vector v. O(k²)."""
+        self._lost += energy(self.root @ v)
         # The reflection that takes v to ± the last axis, which then goes.
         u = v.copy()
         u[-1] += np.copysign(1.0, v[-1])
         u /= np.linalg.norm(u)
         self.frame.reflect(u)
-        self._change_roots(lambda R: small.reflect(R, u))
+        self.seen = self.seen.reflected(u)
 
-    def _keep(self, K: Array) -> None:
+    def keep(self, K: Array) -> None:
         """Keep the directions U K, for K (k×k') with orthonormal columns. O(k³)."""
+        self._lost += energy(self.root - (self.root @ K) @ K.T)
         self.frame.turn(K)
-        self._change_roots(lambda R: small.triangle(R @ K))
+        self.seen = self.seen.turned(K)
 
-    def _keep_axes(self, K: Array, sigma: Array) -> None:
-        """Keep the directions U K, along which `sigma` was seen, one by one."""
-        self.frame.turn(K)
-        self._set_axes(sigma)
+    def inside(self, parts: Parts) -> "Basis | None":
+        """The same memory in the coordinates along [U O], to learn rows there; None: it cannot."""
+        made = copy.copy(self)
+        made._frame = self.frame.inside(parts, self.room(len(parts.C) + len(parts.T)))
+        return made
 
-    def _set_axes(self, sigma: Array) -> None:
-        """Say that U is in principal axes, along which `sigma` was seen."""
-        self._root = np.diag(sigma)
-        if self._damped is not None:
-            noise = self._damped[0]
-            self._damped = noise, np.diag(np.hypot(sigma, np.sqrt(noise)))
-
-    def _change_roots(self, change: Callable[[Array], Array]) -> None:
-        self._root = change(self._root)
-        if self._damped is not None:  # Kᵀ (Γ Γᵀ + R I) K = (KᵀΓ) (KᵀΓ)ᵀ + R I
-            self._damped = self._damped[0], change(self._damped[1])
+    def take_over(self, inside: "Basis", parts: Parts) -> None:
+        """Be what the memory in coordinates along [U O] has become, and move w as it did."""
+        within = inside.frame
+        self.frame.append(parts)  # first, since it may fail for want of memory
+        self.frame.move(np.asarray(within.w, np.float64))
+        self.frame.reach = within.reach
+        U = (within.W @ np.asarray(within.rows[: within.stored], np.float64)).T
+        self.frame.turn(U)
+        self.frame.makers = None
+        self.seen, self._lost = inside.seen, inside._lost
+        self.frame.settle()
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        frame = self.frame
-        rows = tall.to_numpy(frame.rows[: frame.stored])
-        arrays = {"rows": rows, "root": self._root}
-        if frame.makers is not None:
-            arrays["makers"] = frame.makers.rows
-        values: dict[str, Any] = {"capacity": len(frame.rows), "rotations": frame.rotations}
-        if frame.W is not None:
-            arrays["W"] = frame.W
-        if self._damped is not None:
-            values["noise"], arrays["damped"] = self._damped
-        return arrays, values
+        arrays, values = self.frame.state()
+        seen, more = self.seen.state()
+        return arrays | seen, values | more | {"lost": self._lost}
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        frame = self.frame
-        dtype = tall.numpy_dtype(frame.rows)
-        rows = taken(arrays, "rows", dtype, None, self.size)
-        stored = len(rows)
-        W = taken(arrays, "W", np.float64, stored, None) if "W" in arrays else None
-        k = stored if W is None else W.shape[1]
-        self._root = taken(arrays, "root", np.float64, k, k)
-        if "damped" in arrays:
-            self._damped = float(values["noise"]), taken(arrays, "damped", np.float64, k, k)
-        frame.rows = tall.empty(frame.rows, max(int(values["capacity"]), stored), rows.shape[1])
-        frame.rows[:stored] = tall.convert(frame.rows, rows)
-        frame.stored, frame.W, frame.rotations = stored, W, int(values["rotations"])
-        made = "makers" in arrays
-        frame.makers = small.Makers(taken(arrays, "makers", np.float64, k, k)) if made else None
+        self.frame.restore(arrays, values)
+        self.seen = type(self.seen).restored(arrays, values, self.frame.rank)
+        self._lost = float(values["lost"])
 
 
 class Bounded(Basis, ABC):
@@ -232,15 +247,21 @@ class Bounded(Basis, ABC):
         self.m = door.count("m", m)
 
     def room(self, size: int) -> int:
-        # The more room, the rarer columns are folded, and the more there is to read at every step.
+        # The more room, the rarer rows are folded, and the more there are to read at every step.
         # What fits the first cache nobody counts.
-        return self.m + max(4, min(24, self.m // 8), min(16, (1 << 15) // size))
+        return self.m + max(8, min(24, self.m // 6), min(16, (1 << 15) // size))
 
     @abstractmethod
     def trim(self) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m}
+
+
+def energy(A: Array) -> float:
+    """The sum of squares; it may be too large for a number."""
+    with np.errstate(over="ignore"):
+        return float(np.sum(A * A))
 
 
 def _float_type(G: object) -> npt.DTypeLike:

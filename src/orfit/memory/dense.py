@@ -9,7 +9,7 @@ from scipy import linalg
 
 from orfit import door, small, tall
 from orfit.door import Array, symmetric
-from orfit.memory.base import Memory, lengths, taken
+from orfit.memory.base import Carried, Memory, taken
 
 # How far back the cure of wind-up sets L, so that it is rarely needed.
 WINDUP_SETBACK = 10.0
@@ -26,6 +26,7 @@ class DenseSplit:
     fresh: bool  # whether G points, visibly, where P is widest
     total: float  # |G|, times what P₀ makes of it
     noise: float
+    along_w: Array  # Gᵀ w
 
     @property
     def root(self) -> Array:
@@ -40,12 +41,16 @@ class DenseSplit:
     def LQ(self) -> Array:
         return np.asarray(tall.combine(self.L, self.Q))
 
-    def displacement(self, z: Array) -> tuple[Array, float]:
-        move = np.asarray(tall.combine(self.LQ, z))
-        return move, small.frobenius(tall.norms(move.reshape(len(move), -1)))
+    def displacement(self, z: Array) -> Array:
+        return np.asarray(tall.combine(self.LQ, z))
+
+    def move(self, z: Array) -> tuple[tuple[Array, float], float]:
+        displacement = self.displacement(z)
+        length = small.frobenius(tall.norms(displacement))
+        return (displacement, length), length
 
 
-class Dense(Memory):
+class Dense(Carried, Memory):
     """P = L Lᵀ, p×p, kept as its root L (Potter's square-root form), which keeps P ≥ 0.
 
         P ← P − P G (Gᵀ P G + R I)⁻¹ Gᵀ P          (eq:rls_update, eq:rls_update_general)
@@ -55,6 +60,7 @@ class Dense(Memory):
 
     def __init__(self, prior: object = 1.0) -> None:
         """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
+        super().__init__()
         self.prior = door.numbers("prior", prior)
         self._check_prior()
         self.L = np.empty((0, 0))
@@ -103,9 +109,14 @@ class Dense(Memory):
     def rank(self) -> int:
         return self.size or 0
 
+    @property
+    def numbers(self) -> int:
+        return self.L.size
+
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
+        along_w = tall.inner(G, self.w) if self._carries else np.empty((G.shape[1], 0))
         G = tall.to_numpy(G)  # what is p×p stays with NumPy
-        norms = lengths(G)
+        norms = tall.lengths(G)
         L, width = self._faded(forgetting)
         lengths_ = self._scale * norms
         # Without noise a remainder is divided by: it must be more than the rounding of all before.
@@ -117,9 +128,11 @@ class Dense(Memory):
         steps = np.abs(T[range(len(T)), pivots])
         blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0
         fresh = small.frobenius(T) > 1e-3 * width * small.frobenius(norms)
-        return DenseSplit(L, Q, T, blur, fresh, small.frobenius(lengths_), noise)
+        return DenseSplit(L, Q, T, blur, fresh, small.frobenius(lengths_), noise, along_w)
 
-    def fold(self, past: DenseSplit) -> None:
+    def fold(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
+        if move is not None:
+            self._move(move)
         self.L = past.L
         self._blur = float(np.hypot(self._blur, past.blur))
         self._fresh += past.fresh
@@ -158,7 +171,8 @@ class Dense(Memory):
         return L, width
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        return {"L": self.L, "prior": self.prior}, {
+        return {"L": self.L, "prior": self.prior} | self._carried(), {
+            "reach": self.reach,
             "scale": self._scale,
             "blur": self._blur,
             "fresh": self._fresh,
@@ -167,5 +181,6 @@ class Dense(Memory):
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.L = np.asfortranarray(taken(arrays, "L", self.L.dtype, self.size, self.size))
         self.prior = arrays["prior"]
+        self._take_up(arrays, values)
         self._scale, self._blur = float(values["scale"]), float(values["blur"])
         self._fresh = int(values["fresh"])

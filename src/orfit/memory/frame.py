@@ -1,246 +1,313 @@
-"""An orthonormal frame U = Q W whose Q is rarely written, and how gradients lie to it."""
+"""An orthonormal frame that is read once a step, and the parameters that move along it."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from orfit import small, tall
+from orfit import gram, small, tall
 from orfit.door import Array
+from orfit.memory.base import taken
 
-# Rotating rounds: UᵀU drifts from I by about eps each time. Every so many rotations the drift is
-# measured and taken out.
-ROTATIONS_BETWEEN_CURES = 32
+# By its Gram matrix a block may be made orthonormal up to this; what is lost then is put right by
+# projecting it once more.
+NEARLY_ORTHONORMAL = 1e-5
 
 
 class Frame:
-    """U (p×k) with orthonormal columns, kept as Q W: Q tall and rarely written, W small.
+    """U = (W Q)ᵀ, p×k and orthonormal, and w = base + shift Q: Q tall, W and shift small.
 
-    The columns of Q are any that span U: directions, gradients as they came, combinations of them.
-    Adding directions appends columns to Q; turning and dropping directions multiplies W. Only when
-    Q has no more room, those of its columns that can best be spared are folded into the others
-    (`settle`), which costs k p for each. The update U ← [U O] Ũ of alg:orfit_ipca pays (k + 1) k p
-    at every step. The numbers are the same.
+    The rows of Q are gradients as they came, mostly. Adding directions appends rows to Q, turning
+    and dropping them multiplies W, and a step changes `shift`: nothing tall is computed. With the
+    Gram matrix M = Q Qᵀ, which grows by what a step needs anyway, all there is to know of a
+    gradient is its products with the rows: one read of Q (`split`). Only when Q has no more room,
+    the rows that can best be spared are folded into the others (`gram.fold`), and what `shift`
+    stands for into `base`. The update U ← [U O] Ũ of alg:orfit_ipca costs (k + 1) k p at every
+    step. The numbers are the same.
     """
 
     def __init__(self, like: Any, room: int | None) -> None:
         """For gradients of the kind and length of `like`.
 
-        room: how many columns Q may have before some are folded; None: none ever are.
+        room: how many rows Q may have before some are folded; None: none ever are.
         """
         size = len(like)
         capacity = 8 if room is None else min(room, size + 8)
         self.growing = room is None
-        # Basis vectors are rows, so that each is contiguous. Untouched rows cost no memory.
-        self.rows = tall.empty(like, capacity, size)
+        self.rows = tall.empty(like, capacity, size)  # those not yet used cost no memory
         self.stored = 0
-        self.waiting: Any = None  # further columns of Q, until `settle`
-        self.W: Array | None = None  # (stored and waiting, k); None stands for the identity
-        # Which rows made the columns of Q; None once a direction was dropped: then what arrives is
-        # compared with what is left, and its length alone tells rounding.
+        self.waiting: Any = None  # p×r, further rows of Q, between `append` and `settle`
+        self.W = np.empty((0, 0))
+        self.M = np.empty((capacity, capacity))
+        self.folds = 0
+        # Which unit gradients made the rows; None once a direction was dropped: then what arrives
+        # is compared with what is left, and its length alone tells rounding.
         self.makers: small.Makers | None = small.Makers()
-        self.rotations = 0
+        self.carry(tall.empty(like, 0, size))
+
+    def carry(self, base: Any) -> None:
+        """Take over parameters, q×p, in place of those that were carried."""
+        self.base = base
+        self.shift = np.zeros((len(base), self.stored))
+        self.reach = tall.largest(base)  # no parameter is larger than this
+        self._w: Any = None  # once somebody has asked, until the next step
+
+    @property
+    def w(self) -> Any:
+        """The parameters, p×q."""
+        if self._w is None:
+            self._w = tall.moved(self.base, self.rows[: self.stored], self.shift).T
+        return self._w
 
     @property
     def rank(self) -> int:
-        return self.stored if self.W is None else self.W.shape[1]
+        return len(self.W)
 
     @property
     def Q(self) -> Any:
+        """The stored rows as columns, p×s."""
         return self.rows[: self.stored].T
 
     def coordinates(self, G: Any) -> Array:
         """Uᵀ G."""
-        C = tall.inner(self.Q, G)
-        return C if self.W is None else small.product(self.W.T, C)
+        return small.product(self.W, tall.inner(self.Q, G))
 
     def combine(self, C: Array) -> Any:
         """U C."""
-        return tall.combine(self.Q, C if self.W is None else small.product(self.W, C))
+        return tall.combine(self.Q, small.product(self.W.T, C))
 
     def subtract(self, G: Any, C: Array) -> Any:
         """G − U C."""
-        return tall.subtract(G, self.Q, C if self.W is None else small.product(self.W, C))
+        return tall.subtract(G, self.Q, small.product(self.W.T, C))
 
     def append(self, parts: "Parts") -> None:
-        """U ← [U O], and what finds no room waits for `settle`."""
-        r, k, stored = len(parts.T), self.rank, self.stored
+        """U ← [U O]. Rows for which there is no room wait for `settle`."""
+        r, s = len(parts.T), self.stored
+        self.makers = parts.makers
         if not r:
             return
-        if self.growing and stored + r > len(self.rows):
-            self._widen(stored + r)
-        fits = stored + r <= len(self.rows)
-        if fits and self.W is None:  # all are directions: these, too
-            self.rows[stored : stored + r] = parts.directions().T
-            self.stored += r
-            return
-        W = np.zeros((stored + r, k + r))
-        W[:stored, :k] = self._turned()
-        W[:stored, k:], W[stored:, k:] = parts.along(W[:stored, :k])
-        if fits:  # a gradient is as good as its direction
-            self.rows[stored : stored + r] = parts.unit()
+        if self.growing and s + r > len(self.rows):
+            self._widen(s + r)
+        self._enlarge(s + r)
+        self.M[s : s + r, :s], self.M[:s, s : s + r] = parts.raw, parts.raw.T
+        self.M[s : s + r, s : s + r] = parts.gram
+        self.W = gram.extended(self.W, parts.A, parts.K)
+        self.shift = np.hstack([self.shift, np.zeros((len(self.shift), r))])
+        if s + r <= len(self.rows):
+            tall.store(self.rows, s, parts.N, parts.lengths)
             self.stored += r
         else:
-            self.waiting = parts
-        self.W = W
+            self.waiting = parts.N / tall.convert(parts.N, parts.lengths)
+
+    def move(self, along: Array) -> None:
+        """W ← w + U along, for `along` k×q."""
+        self.shift = self.shift + small.product(along.T, self.W)
+        self.reach += small.frobenius(along)
+        self._w = None
 
     def settle(self) -> None:
-        """Make room where columns wait: as many columns remain as there are directions."""
-        if self.waiting is None:
+        """Fold rows where some wait, or there is no room for one more."""
+        if self.waiting is None and (self.growing or self.stored < len(self.rows)):
             return
-        assert self.W is not None
-        N, lengths, spare = self.waiting.N, self.waiting.lengths, small.spare(self.W, self.stored)
-        if spare is None:
-            V = self.W[self.stored :] / lengths[:, None]
-            tall.rotate(self.rows, self.W[: self.stored], N, V)
-            self.stored, self.W = self.rank, None
-        else:
-            stay, Y = spare
-            Y[self.stored :] /= lengths[:, None]
-            tall.exchange(self.rows, stay, Y, N, lengths)
-            self.stored, self.W = self.rank, self.W[stay]
-        self.waiting = None
-        self.rotations += 1
-        if self.rotations % ROTATIONS_BETWEEN_CURES == 0:
-            self.cure()
+        self.folds += 1
+        if self.folds % gram.FOLDS_BETWEEN_CURES == 0:
+            self.W = gram.cured(self.W, self.M)
+        stay, gone, Y, self.W, M = gram.fold(self.W, self.M)
+        tall.fold(self.rows, self.stored, self.waiting, stay, gone, Y, self.base, self.shift)
+        self.stored, self.waiting, self._w = len(stay), None, None
+        self.M[: self.stored, : self.stored] = M
+        self.shift = np.zeros((len(self.base), self.stored))
 
-    def cure(self) -> None:
-        """Make U orthonormal again, where nothing waits."""
-        # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
-        W = self._turned()
-        square = small.product(W.T, small.product(tall.inner(self.Q, self.Q), W))
-        self.W = small.product(W, 1.5 * np.eye(len(square)) - 0.5 * square)
+    def advance(
+        self, stored: int, W: Array, shift: Array, folds: int, makers: small.Makers | None
+    ) -> None:
+        """Go on from where the compiled loop stopped, which has changed rows, M and base."""
+        self.stored, self.W, self.shift, self.folds = stored, W, shift, folds
+        self.makers, self._w = makers, None
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
-        self.W = small.product(self._turned(), K)
+        self.W = np.ascontiguousarray(small.product(K.T, self.W))
         if K.shape[1] < K.shape[0]:
             self.makers = None
 
+    def keep_first(self, count: int) -> None:
+        """U ← so many of its columns."""
+        self.W = self.W[:count]
+        self.makers = None
+
     def reflect(self, u: Array) -> None:
         """U ← U (I − 2 u uᵀ) less its last column: one reflection drops one direction."""
-        W = self._turned()
-        self.W = np.ascontiguousarray((W - np.outer(2 * (W @ u), u))[:, :-1])
+        self.W = np.ascontiguousarray((self.W - np.outer(u, 2 * (u @ self.W)))[:-1])
         self.makers = None
 
     def delete(self, j: int) -> None:
         """U ← U less its j-th column."""
-        self.W = np.ascontiguousarray(np.delete(self._turned(), j, axis=1))
+        self.W = np.delete(self.W, j, axis=0)
         self.makers = None
 
-    def _turned(self) -> Array:
-        return np.eye(self.stored) if self.W is None else self.W
+    def replace(self, U: Any) -> None:
+        """Let U be this orthonormal matrix, p×k."""
+        w = self.w
+        if U.shape[1] > len(self.rows):
+            self._widen(U.shape[1])
+        self._enlarge(U.shape[1])
+        self.stored = U.shape[1]
+        tall.store(self.rows, 0, U, np.ones(self.stored))
+        self.W = np.eye(self.stored)
+        self.M[: self.stored, : self.stored] = self.W
+        self.makers = None
+        self.carry(tall.copy(w).T)
+
+    def inside(self, parts: "Parts", room: int | None) -> "Frame":
+        """The same in the coordinates along [U O], and with w = 0 there."""
+        k, size = len(parts.C), len(parts.C) + len(parts.T)
+        # In the same dtype: what is rounding there is rounding here.
+        like = np.empty((size, 1), tall.numpy_dtype(self.rows))
+        made = Frame(like, room)
+        made.replace(np.eye(size, k, dtype=like.dtype))
+        made.carry(np.zeros((len(self.base), size), like.dtype))
+        made.reach = self.reach
+        return made
+
+    def _enlarge(self, capacity: int) -> None:
+        """Room in M for so many rows."""
+        if capacity > len(self.M):
+            M, s = np.empty((capacity, capacity)), self.stored
+            M[:s, :s] = self.M[:s, :s]
+            self.M = M
 
     def _widen(self, capacity: int) -> None:
+        """Room for so many rows, and more."""
         wider = max(capacity, 3 * len(self.rows) // 2)
         rows = tall.empty(self.rows, wider, self.rows.shape[1])
         rows[: self.stored] = self.rows[: self.stored]
         self.rows = rows
 
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays and plain values to go on from, bit by bit."""
+        s = self.stored
+        arrays = {
+            "rows": tall.to_numpy(self.rows[:s]),
+            "W": self.W,
+            "M": self.M[:s, :s],
+            "base": tall.to_numpy(self.base),
+            "shift": self.shift,
+        }
+        if self.makers is not None:
+            arrays["makers"] = self.makers.rows
+        values = {"capacity": len(self.rows), "folds": self.folds, "reach": self.reach}
+        return arrays, values
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        """Take up what `state` gave."""
+        size, dtype = self.rows.shape[1], tall.numpy_dtype(self.rows)
+        rows = taken(arrays, "rows", dtype, None, size)
+        s = len(rows)
+        W = taken(arrays, "W", np.float64, None, s)
+        M = taken(arrays, "M", np.float64, s, s)
+        base = taken(arrays, "base", dtype, len(self.base), size)
+        shift = taken(arrays, "shift", np.float64, len(base), s)
+        made = "makers" in arrays
+        self.makers = small.Makers(taken(arrays, "makers", np.float64, s, s)) if made else None
+        capacity = max(int(values["capacity"]), s)
+        self.rows, self.M = tall.empty(self.rows, capacity, size), np.empty((capacity, capacity))
+        self.rows[:s], self.M[:s, :s] = tall.convert(self.rows, rows), M
+        self.stored, self.W, self.folds = s, W, int(values["folds"])
+        self.base[:], self.shift, self._w = tall.convert(self.base, base), shift, None
+        self.reach = float(values["reach"])
+
 
 @dataclass(frozen=True)
 class Parts:
-    """G = U C + O T with O orthonormal and orthogonal to U.
+    """G = U C + O T, O orthonormal and orthogonal to U, known by rows N that are to be stored.
 
-    O = N S − U E, and is formed where it must be.
+    O = (K (N − A Q))ᵀ, for N's columns divided by their lengths.
     """
 
     frame: Frame
+    norms: Array  # n, the lengths of G's columns
+    along_w: Array  # n×q, Gᵀ w
     C: Array  # k×n, along what is remembered
     T: Array  # r×n, a staircase
-    makers: small.Makers | None  # of [U O]
     N: Any  # p×r
     lengths: Array  # r, of N's columns
-    implicit: tuple[Array, Array] | None = None  # S (r×r) and E (k×r); None: O is N
+    A: Array  # r×s
+    K: Array  # r×r
+    raw: Array  # r×s, the products of N with Q
+    gram: Array  # r×r, with itself
+    makers: small.Makers | None  # of Q and N
 
-    def directions(self) -> Any:
-        """O, tall."""
-        if self.implicit is None:
-            return self.N
-        S, E = self.implicit
-        return self.frame.subtract(tall.combine(self.N, S), E)
-
-    def unit(self) -> Any:
-        """N with columns of length one, transposed."""
-        return self.N.T / tall.convert(self.N, self.lengths[:, None])
-
-    def along(self, W: Array) -> tuple[Array, Array]:
-        """O in the columns of Q, of which U is Q W, and in those of N, made of length one."""
-        if self.implicit is None:
-            return np.zeros((len(W), len(self.T))), np.eye(len(self.T))
-        S, E = self.implicit
-        return -small.product(W, E), self.lengths[:, None] * S
-
-    def move(self, a: Array, b: Array) -> Any:
-        """U a + O b, tall."""
-        if self.implicit is not None:
-            S, E = self.implicit
-            a, b = a - E @ b, S @ b
-        along_new = tall.combine(self.N, b)
-        return self.frame.combine(a) + along_new if a.any() else along_new
+    def combine(self, along: Array) -> Any:
+        """[U O] along, tall."""
+        k = len(self.C)
+        new = small.product(self.K.T, along[k:])
+        old = small.product(self.frame.W.T, along[:k]) - small.product(self.A.T, new)
+        scale = self.lengths.reshape(-1, *[1] * (along.ndim - 1))
+        moved = tall.combine(self.N, new / scale)
+        return moved + tall.combine(self.frame.Q, old) if old.any() else moved
 
 
-def split(frame: Frame, G: Any, norms: Array, makers: small.Makers | None) -> Parts:
-    """Take G (p×n) apart into what the frame spans and what is new."""
-    # With makers each column is judged by itself, and a Gram matrix would be too coarse.
-    if makers is None and G.shape[1] > 1:
-        parts = split_by_gram(frame, G, norms)
-        if parts is not None:
-            return parts
-    return split_by_columns(frame, G, norms, makers)
+def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
+    """Take G (p×n) apart into what the frame spans and what is new: one read of Q.
 
-
-def split_by_gram(frame: Frame, G: Any, norms: Array) -> Parts | None:
-    """The same by a Cholesky factor TᵀT = GᵀG − CᵀC, at the speed of matrix products.
-
-    O = (G − U C) T⁻¹ is orthonormal up to eps times the square of what T⁻¹ magnifies, and to U as
-    much as U is, times C T⁻¹. Where that is too much it is nearly so, and done a second time it is;
-    where it is much too much, None.
+    What is new of G is G − QᵀAᵀ, made orthonormal by the Cholesky factor TᵀT of its Gram matrix.
+    All of that is small, and G itself is stored. Rounding grows as G gets shorter by it. Where it
+    would grow too much, G − QᵀAᵀ is formed, made orthonormal, and taken apart in turn: twice is
+    enough (Kahan, Parlett). What the second projection takes away too was rounding from the start.
     """
+    met = meet(frame, G)
+    C, A, left, rounding = gram.project(frame.W, frame.M, met.rows, met.square)
+    T, inverse, lost = small.cholesky(left, rounding)
+    C, dtype = (C * met.norms[:, None]).T, tall.numpy_dtype(G)
+    if gram.trusted(lost, rounding, gram.most_lost(dtype)):
+        grown = None if makers is None else makers.with_rows(len(T))
+        return Parts(frame, met.norms, met.along_w, C, T * met.norms, met.G, met.lengths, A,
+                     inverse.T, met.rows, met.square, grown)  # fmt: skip
+    A = (A * met.lengths[:, None]).T
+    rest = tall.subtract(met.G, frame.Q, A)
+    if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
+        N, T, grown = tall.combine(rest, inverse / met.lengths[:, None]), T * met.norms, None
+    else:
+        N, T, grown = tall.orthonormalise(rest, A, met.lengths, makers)
+        T = T * (met.norms / met.lengths)
+    again = meet(frame, N)
+    D, A, left, rounding = gram.project(frame.W, frame.M, again.rows, again.square)
+    C = C + small.product((D * again.norms[:, None]).T, T)
+    new = np.diag(left) > 0.25  # in squares: of a unit vector more than half is left
+    if not new.all():
+        grown = None if new.any() else makers
+    F, inverse, _ = small.cholesky(left[np.ix_(new, new)], rounding[new])
+    T = small.product(F * again.norms[new], T[new])
+    return Parts(frame, met.norms, met.along_w, C, T, N[:, new], again.lengths[new], A[new],
+                 inverse.T, again.rows[new], again.square[np.ix_(new, new)], grown)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """What the p dimension is read for: the products of n gradients, made unit vectors."""
+
+    G: Any  # p×n, divided by its lengths where their squares are no numbers
+    lengths: Array  # n, of these columns
+    norms: Array  # n, the lengths of the gradients
+    rows: Array  # n×s, with the rows of Q
+    square: Array  # n×n, with each other
+    along_w: Array  # n×q, of the gradients with w
+
+
+def meet(frame: Frame, G: Any) -> Meeting:
+    """Read G, the rows and the parameters, once."""
+    rows, s = frame.rows[: frame.stored], frame.stored
+    products, square = tall.meet(rows, frame.base, G)
+    norms = lengths = np.sqrt(np.diagonal(square))
     least, most = tall.SAFE[tall.numpy_dtype(G)]
-    if not (least < norms.min() and norms.max() < most):  # squares that are no numbers
-        return None
-    C = frame.coordinates(G)
-    T, S, magnified = small.cholesky(tall.gram(G) - small.product(C.T, C), norms)
-    if not magnified < GRAM_TWICE:
-        return None
-    E = small.product(C, S)
-    if magnified < GRAM_ONCE and np.linalg.norm(E, axis=0).max() <= 1:  # see `small.MUCH`
-        return Parts(frame, C, T, None, G, norms, (S, E))
-    O = frame.subtract(tall.combine(G, S), E)
-    D = frame.coordinates(O)
-    ones = np.ones(len(T))
-    F, S, _ = small.cholesky(tall.gram(O) - small.product(D.T, D), ones)
-    C, T = C + small.product(D, T), small.product(F, T)
-    return Parts(frame, C, T, None, O, ones, (S, small.product(D, S)))
-
-
-# What T⁻¹ may magnify: the square of the first, and the second, is what is lost of eps.
-GRAM_ONCE, GRAM_TWICE = 4.0, 100.0
-
-
-def split_by_columns(frame: Frame, G: Any, norms: Array, makers: small.Makers | None) -> Parts:
-    """The same for any G, also where columns depend on each other or on U.
-
-    Where projecting took away most of a column, what is left carries the rounding of what was
-    taken, so O is projected once more; twice is enough (Kahan, Parlett). A direction that the
-    second projection takes away too was rounding from the start.
-    """
-    if frame.rank == 0:
-        none = np.empty((0, G.shape[1]))
-        O, T, grown = tall.orthonormalise(G, none, norms, makers)
-        return Parts(frame, none, T, grown, O, np.ones(len(T)))
-    C = frame.coordinates(G)
-    G_perp = frame.subtract(G, C)
-    # Makers are in coordinates of Q; while they are kept, W is square.
-    along = C if frame.W is None or makers is None else frame.W @ C
-    O, T, grown = tall.orthonormalise(G_perp, along, norms, makers)
-    pivots = small.pivots(T)
-    if (np.abs(T[range(len(T)), pivots]) < small.MUCH * norms[pivots]).any():
-        E = frame.coordinates(O)
-        ones = np.full(len(T), 0.5 / tall.cutoff(G.dtype))
-        O, F, _ = tall.orthonormalise(frame.subtract(O, E), E[:0], ones, None)
-        if len(F) < len(T):  # rounding after all: it made nothing
-            grown = None if len(F) else makers
-        C, T = C + E @ T, F @ T
-    return Parts(frame, C, T, grown, O, np.ones(len(T)))
+    if not (norms.min(initial=1.0) > least and norms.max(initial=1.0) < most):
+        norms = tall.lengths(G)
+        scale = np.where(norms > 0, norms, 1.0)
+        G, lengths = G / tall.convert(G, scale), np.ones(len(norms))
+        products, square = tall.meet(rows, frame.base, G)
+        along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * scale[:, None]
+        return Meeting(G, lengths, norms, products[:, :s], square, along_w)
+    along_w = products[:, s:] + products[:, :s] @ frame.shift.T
+    unit = square / np.outer(lengths, lengths)
+    return Meeting(G, lengths, norms, products[:, :s] / lengths[:, None], unit, along_w)

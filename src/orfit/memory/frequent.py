@@ -1,12 +1,9 @@
 """Keep frequent directions: a sketch with a guarantee."""
 
-import numpy as np
-
-from orfit import small
-from orfit.memory.basis import Bounded
+from orfit.memory.principal import Principal
 
 
-class FrequentDirections(Bounded):
+class FrequentDirections(Principal):
     """Frequent Directions (Liberty 2013; Ghashami et al. 2016): principal directions, shrunk.
 
     When there are too many, the m principal ones stay, and the square of the first one dropped is
@@ -18,9 +15,4 @@ class FrequentDirections(Bounded):
     holds on to what came first more than to what comes often.
     """
 
-    def trim(self) -> None:
-        if self.rank > self.m:
-            sigma, V = small.principal(self._root)
-            last = sigma[self.m]
-            shrunk = np.sqrt(np.maximum((sigma[: self.m] - last) * (sigma[: self.m] + last), 0.0))
-            self._keep_axes(V[:, : self.m], shrunk)
+    shrinks = True

@@ -8,4 +8,4 @@ class Latest(Bounded):
 
     def trim(self) -> None:
         while self.rank > self.m:
-            self._delete(0)
+            self.delete(0)

@@ -1,10 +1,15 @@
 """Keep nothing."""
 
-from orfit.memory.basis import Basis, BasisSplit
+import numpy as np
+
+from orfit.memory.basis import Basis
 
 
 class Nothing(Basis):
     """No past at all, P = I: with it ORFit is One-Step SGD (subsec:exp_limit)."""
 
-    def fold(self, past: BasisSplit) -> None:
-        pass
+    def room(self, size: int) -> int:
+        return 8  # gradients, along which w has yet to move
+
+    def trim(self) -> None:
+        self.keep(np.empty((self.rank, 0)))

@@ -19,7 +19,7 @@ class Random(Bounded):
 
     def trim(self) -> None:
         while self.rank > self.m:
-            self._delete(int(self._generator.integers(self.rank)))
+            self.delete(int(self._generator.integers(self.rank)))
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m, "seed": self.seed}

@@ -8,7 +8,9 @@ import numpy as np
 from orfit import door, small, tall
 from orfit.door import Array
 from orfit.memory.base import taken
-from orfit.memory.basis import Basis, BasisSplit
+from orfit.memory.basis import Basis, BasisSplit, energy
+from orfit.memory.frame import Parts
+from orfit.memory.seen import Triangle
 
 WAYS = ("fresh", "kept", "symmetric")
 
@@ -18,7 +20,6 @@ class SketchSplit(BasisSplit):
     """A split that has kept its gradients: the sketch wants them whole."""
 
     G: Any
-    forgetting: float
 
 
 class Sketch(Basis):
@@ -44,6 +45,7 @@ class Sketch(Basis):
         self.way = way
         self.seed = door.count("seed", seed, least=0)
         self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self._total = 0.0  # squared length of all gradients
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m, "way": self.way, "seed": self.seed}
@@ -77,14 +79,14 @@ class Sketch(Basis):
         past = super().split(G, noise, forgetting)
         # What is kept are sums of products with gradients; but for the fresh way, of their squares.
         most = tall.SAFE[tall.numpy_dtype(G)][1]
-        if past.norms.max() > (most if self.way == "fresh" else most**0.5):
+        if past.parts.norms.max() > (most if self.way == "fresh" else most**0.5):
             raise ValueError("a gradient is too long for a sketch of its squares: scale x")
-        return SketchSplit(
-            past.parts, past.norms, past.gamma, past.noise, past.damped, G, forgetting
-        )
+        return SketchSplit(past.parts, past.seen, past.noise, past.forgetting, G)
 
-    def fold(self, past: BasisSplit) -> None:
+    def fold(self, past: BasisSplit, move: Array | None = None) -> None:
         assert isinstance(past, SketchSplit)
+        if move is not None:
+            self.w = self.w + past.parts.combine(move)
         G, fading = past.G, past.forgetting
         n, width = G.shape[1], len(self._sketch)
         if self.way == "fresh":
@@ -97,8 +99,13 @@ class Sketch(Basis):
         if self.way == "symmetric":
             self._core *= fading
             self._core += tall.combine(G, tall.inner(G, self._left.T)).T
-        self._use(*self._summary())
-        self._damped = None
+        U, square = self._summary()
+        self.frame.replace(U)
+        squares, V = np.linalg.eigh((square + square.T) / 2)
+        root = np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T
+        self.seen = Triangle(small.triangle(root))
+        self._total = fading * self._total + energy(past.parts.norms)
+        self._lost = max(0.0, self._total - energy(root))
 
     def _summary(self) -> tuple[Any, Array]:
         """U (p×k), and the k×k estimate of UᵀA Aᵀ U."""
@@ -117,17 +124,14 @@ class Sketch(Basis):
         half = R[:, :k] @ R[:, k:].T  # A Aᵀ ≈ Q X, made symmetric
         return U, (half + half.T) / 2
 
-    def _use(self, U: Any, gram: Array) -> None:
-        frame, k = self.frame, U.shape[1]
-        frame.rows[:k] = U.T
-        frame.stored, frame.W, frame.makers = k, None, None
-        squares, V = np.linalg.eigh((gram + gram.T) / 2)
-        self._root = small.triangle(np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T)
+    def inside(self, parts: Parts) -> None:
+        """A sketch wants gradients whole."""
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, values = super().state()
         arrays |= {"sketch": tall.to_numpy(self._sketch), "core": tall.to_numpy(self._core)}
-        return arrays, values | {"generator": self._generator.bit_generator.state}
+        values |= {"generator": self._generator.bit_generator.state, "total": self._total}
+        return arrays, values
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         super().restore(arrays, values)
@@ -136,6 +140,7 @@ class Sketch(Basis):
             saved = taken(arrays, name, dtype, len(held), self.size)
             held[:] = tall.convert(held, saved)
         self._generator.bit_generator.state = values["generator"]
+        self._total = float(values["total"])
 
 
 def _orthonormal(Y: Any) -> tuple[Any, Array]:

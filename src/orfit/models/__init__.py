@@ -1,6 +1,6 @@
 """Predictions and their gradients."""
 
-from orfit.models.base import Model, check_model
+from orfit.models.base import CompleteModel, Defaults, Model, completed, residual
 from orfit.models.linear import Linear
 
-__all__ = ["Linear", "Model", "check_model"]
+__all__ = ["CompleteModel", "Defaults", "Linear", "Model", "completed", "residual"]

@@ -2,14 +2,17 @@
 
 from typing import Any, Protocol
 
+import numpy as np
+
+from orfit import door
 from orfit.door import Array
 
 
 class Model(Protocol):
     """f(x; w) for parameters w of shape (size,), or (size, heads) with q heads on shared features.
 
-    Anything with these members is a model; `docs/extending.md` writes a nonlinear one in NumPy.
-    X always holds many datapoints, first axis first.
+    Anything with these members is a model; `docs/extending.md` writes a nonlinear one in NumPy. It
+    may have those of `CompleteModel` too. X always holds many datapoints, first axis first.
     """
 
     @property
@@ -48,11 +51,64 @@ class Model(Protocol):
         """
 
 
+class CompleteModel(Model, Protocol):
+    """What a learner asks; for members that a model leaves out, `Defaults` answers."""
+
+    def accept(self, name: str, X: object, dtype: Any) -> Any:
+        """What a user hands in as argument `name`, checked, as the model takes it."""
+
+    def observe(self, w: Any, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+        """F, the residual and G, of the outputs that the labels Y speak of."""
+
+    def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+        """For linear models: F(0), what Y says F should be, and G, so that F(w) = F(0) + Gᵀ w."""
+
+    def sync(self, w: Any) -> None:
+        """Write w into the module that the model is made of."""
+
+
+class Defaults:
+    """The members that most models need not think about."""
+
+    def accept(self, name: str, X: object, dtype: Any) -> Any:
+        return door.numbers(name, X, dtype)
+
+    def observe(self: Any, w: Any, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+        F, G = self.linearize(w, X)
+        return F, residual(Y, F), G
+
+    def affine(self: Any, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+        F, G = self.linearize(0 * self.initial(), X)
+        return F, Y, G
+
+    def sync(self, w: Any) -> None:
+        raise ValueError(f"{self!r} has no module to write w into; w is learner.w")
+
+
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
+OPTIONAL = ("accept", "observe", "affine", "sync")
 
 
-def check_model(model: Model) -> None:
-    """Raise where `model` is none."""
+class Completed(Defaults):
+    """A model, and what `Defaults` says of members that it leaves out."""
+
+    def __init__(self, model: Any) -> None:
+        for name in OPTIONAL:
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        self._model = model
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_model":  # not yet there, while it is being copied
+            raise AttributeError(name)
+        return getattr(self._model, name)
+
+    def __repr__(self) -> str:
+        return repr(self._model)
+
+
+def completed(model: Any) -> CompleteModel:
+    """The model, with all members that `Model` has; raises where it is none."""
     missing = [name for name in MEMBERS if not hasattr(model, name)]
     if isinstance(model, type):
         raise ValueError(f"model must be a model, such as orfit.Linear(10), not a class: {model}")
@@ -65,3 +121,15 @@ def check_model(model: Model) -> None:
             f"the model has size={model.size} and heads={model.heads}, so initial() must have "
             f"shape {shape}; it has {model.initial().shape}"
         )
+    whole = all(hasattr(model, name) for name in OPTIONAL)
+    complete: CompleteModel = model if whole else Completed(model)
+    return complete
+
+
+def residual(Y: Array, F: Array) -> Array:
+    """Y − F, where labels have the shape of predictions."""
+    if Y.shape != F.shape:
+        each, given = F.shape[1:], Y.shape[1:]
+        wanted = f"have shape {each}" if each else "be a single number"
+        raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}")
+    return np.asarray(Y - F)

@@ -7,11 +7,12 @@ import numpy as np
 
 from orfit import door, tall
 from orfit.door import Array
+from orfit.models.base import Defaults
 
 Features = Callable[[Any], Any]
 
 
-class Linear:
+class Linear(Defaults):
     """f(x; w) = Φ(x)ᵀ w.
 
     size: how many features Φ(x) has.
@@ -48,11 +49,20 @@ class Linear:
         return self.linearize(w, X)[0].astype(w.dtype)
 
     def linearize(self, w: Array, X: Array) -> tuple[Array, Array]:
-        phi = self.phi(X, w.dtype)
+        shape, G = self._gradients(X, w.dtype)
+        return tall.inner(G, w).reshape(shape), G
+
+    def affine(self, X: Array, Y: Array) -> tuple[Array, Array, Array]:
+        shape, G = self._gradients(X, X.dtype)
+        return np.zeros(shape), Y, G
+
+    def _gradients(self, X: Array, dtype: Any) -> tuple[tuple[int, ...], Array]:
+        """The shape of the outputs, and G."""
+        phi = self.phi(X, dtype)
         # One gradient is one row, so G has contiguous columns.
         rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
-        outputs = tall.inner(rows.T, w)
-        return outputs.reshape(len(phi), *phi.shape[2:], *w.shape[1:]), rows.T
+        heads = () if self.heads is None else (self.heads,)
+        return (len(phi), *phi.shape[2:], *heads), rows.T
 
     def settings(self) -> dict[str, Any]:
         plain = {"size": self._features_size, "heads": self.heads, "bias": self.bias}

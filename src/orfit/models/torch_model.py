@@ -14,16 +14,18 @@ from torch.func import functional_call, jacrev, jvp, vmap
 
 from orfit import (
     door,
+    tall,
     tall_torch,  # noqa: F401  (registers the operations on tensors)
 )
 from orfit.door import Array
+from orfit.models.base import Defaults, residual
 
 Tensor = torch.Tensor
 Parameters = Callable[[str], bool] | Sequence[str] | None
 Prior = float | Mapping[str, float] | Any
 
 
-class TorchModel:
+class TorchModel(Defaults):
     """f(x; w) = module(x), w all its trainable parameters in one vector (sec:deep).
 
     module: takes a batch, returns (n,), (n, 1) or (n, c). It is used in eval mode; parameters that
@@ -64,8 +66,6 @@ class TorchModel:
         self.module = module
         self.linear = self.tangent = bool(tangent)
         self.outputs = outputs
-        # Where it is there, a learner asks this instead of comparing y with all outputs.
-        self.observe = self._observe_label if outputs == "label" else None
         self.target = door.scalar("target", target)
         self.chunk_size = door.count("chunk_size", chunk_size)
         self._learned = _chosen(module, parameters)
@@ -80,7 +80,7 @@ class TorchModel:
     def initial(self) -> Tensor:
         return self._start
 
-    def accept(self, name: str, X: object) -> Tensor:
+    def accept(self, name: str, X: object, dtype: Any) -> Tensor:
         """Inputs as a tensor on the module's device; floating point ones in its dtype, finite."""
         if isinstance(X, torch.Tensor):
             inputs = X.detach()
@@ -90,7 +90,7 @@ class TorchModel:
             inputs = torch.as_tensor(given if kept else door.numbers(name, X, np.float64))
         if inputs.is_floating_point():
             inputs = inputs.to(self._start)
-            if not torch.isfinite(inputs).all():
+            if not tall.finite(inputs):
                 raise ValueError(f"{name} must be finite in {inputs.dtype}")
             return inputs
         return inputs.to(self._start.device)
@@ -103,19 +103,32 @@ class TorchModel:
             return self._told(self._call(w, X))
 
     def linearize(self, w: Tensor, X: Tensor) -> tuple[Array, Tensor]:
-        at = self._start if self.tangent else w
-        with self._evaluating():
-            F, rows = self._gradients(at, X, None)
-        return self._moved(F, rows, w), rows.T
+        F, G = self._at(w, X, None)
+        return self._moved(F, G, w), G
 
-    def _observe_label(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
-        """F, the residual and the gradients of the outputs that the classes Y belong to."""
-        classes = self._classes(w, X, Y)
-        at = self._start if self.tangent else w
+    def observe(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
+        classes, Y = self._wanted(w, X, Y)
+        F_at, G = self._at(w, X, classes)
+        F = self._moved(F_at, G, w)
+        return F, residual(Y, F), G
+
+    def affine(self, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
+        classes, Y = self._wanted(self._start, X, Y)
+        F_at, G = self._at(self._start, X, classes)
+        F = self._told(F_at)
+        return F - tall.inner(G, self._start).reshape(F.shape), Y, G
+
+    def _wanted(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Tensor | None, Array]:
+        """Which outputs Y speaks of (None: all), and what they should be."""
+        if self.outputs == "all":
+            return None, Y
+        return self._classes(w, X, Y), np.full(len(Y), self.target)
+
+    def _at(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """F and G where gradients are taken: at w, or where the tangent touches."""
         with self._evaluating():
-            F_at, rows = self._gradients(at, X, classes)
-        F = self._moved(F_at, rows, w)
-        return F, self.target - F, rows.T
+            F, rows = self._gradients(self._start if self.tangent else w, X, classes)
+        return F, rows.T
 
     def settings(self) -> dict[str, Any]:
         """What can be compared; the module itself is code. A tangent is bound to where it began."""
@@ -235,11 +248,12 @@ class TorchModel:
             w.requires_grad_(False)
         return (F.detach() if len(F) == 1 else F.detach()[None]), rows
 
-    def _moved(self, F: Tensor, rows: Tensor, w: Tensor) -> Array:
+    def _moved(self, F: Tensor, G: Tensor, w: Tensor) -> Array:
         """F at w, for NumPy: on the tangent that is on from the start along the gradients."""
-        if self.tangent:
-            F = F + (rows @ (w - self._start)).reshape(F.shape)
-        return self._told(F)
+        told = self._told(F)
+        if not self.tangent:
+            return told
+        return told + tall.inner(G, w - self._start).reshape(told.shape)
 
     def _told(self, F: Tensor) -> Array:
         F = F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F

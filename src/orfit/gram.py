@@ -1,0 +1,150 @@
+"""What the Gram matrix of stored rows tells: a second projection, and folding, with no p in it.
+
+    Q (s×p)  rows that span U: gradients as they came, mostly      M = Q Qᵀ (s×s)
+    W (k×s)  U = (W Q)ᵀ is orthonormal                              W M Wᵀ = I
+
+M costs nothing: when a gradient g is stored, its row of M is Q g, which the step needed anyway.
+
+Gradients are rows here, of length one; n of them give raw = G Qᵀ (n×s) and gram = G Gᵀ (n×n). The
+functions are plain Python on small float64 arrays, and `kernels` compiles these very functions: all
+they use of NumPy it knows, but for the few at the top, for which it has loops of its own.
+"""
+
+import numpy as np
+
+from orfit.door import Array
+
+# What is known of a direction may lack so much of being orthonormal: by eps times what `project`
+# and `lost` say is lost. Gradients of which more would be lost are projected explicitly.
+ORTHONORMAL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
+
+# How long the parts of a combination of rows may be, for what is taken off a unit gradient, and for
+# a direction: rounding grows as much, and gradients that come later would make it grow in turn.
+LONGEST_TAKEN, LONGEST_DIRECTION = 8.0, 64.0
+
+# Turning and folding round W M Wᵀ off I by about eps each time. After so many folds W is put right.
+FOLDS_BETWEEN_CURES = 8
+
+
+def most_lost(dtype: np.dtype[np.floating]) -> float:
+    """How many eps may be lost of a direction that is known by its coefficients alone."""
+    return ORTHONORMAL[dtype] / float(np.finfo(dtype).eps)
+
+
+def products(X: Array, A: Array) -> Array:
+    """X Aᵀ."""
+    return np.asarray(X @ A.T)
+
+
+def combinations(C: Array, A: Array) -> Array:
+    """C A."""
+    return np.asarray(C @ A)
+
+
+def times_gram(X: Array, M: Array) -> Array:
+    """X M, of which as much is used as X is wide."""
+    s = X.shape[1]
+    return np.asarray(X @ M[:s, :s])
+
+
+def eliminate(E: Array, order: Array) -> None:
+    """L and U of E (k×s, in its place), with columns swapped for pivots; `order` says how."""
+    for j in range(len(E)):
+        pivot = j + int(np.argmax(np.abs(E[j, j:])))
+        order[[j, pivot]] = order[[pivot, j]]
+        E[:, [j, pivot]] = E[:, [pivot, j]]
+        if E[j, j] == 0:
+            return
+        E[j + 1 :, j] /= E[j, j]
+        E[j + 1 :, j + 1 :] -= np.outer(E[j + 1 :, j], E[j, j + 1 :])
+
+
+def project(W: Array, M: Array, raw: Array, gram: Array) -> tuple[Array, Array, Array, Array]:
+    """G = C U + (G − A Q): C (n×k), A (n×s), the Gram matrix of what is left, and its rounding.
+
+    Projected twice, the second time through M, which takes out what W M Wᵀ lacks of I. The last
+    result: eps times its square is about the rounding in what is left of each.
+    """
+    C = products(raw, W)
+    A = combinations(C, W)
+    D = products(raw - times_gram(A, M), W)
+    C = C + D
+    A = A + combinations(D, W)
+    along = raw - times_gram(A, M)
+    left = gram - products(raw, A) - products(A, along)
+    rounding, squares = np.empty(len(raw)), np.diag(M)[: raw.shape[1]]
+    for i in range(len(raw)):  # each product in `raw` is known up to eps times the lengths
+        rounding[i] = np.sqrt(gram[i, i] + (A[i] * A[i] * squares).sum())
+    return C, A, left, rounding
+
+
+def trusted(lost: float, rounding: Array, most: float) -> bool:
+    """Whether what is left of gradients is known well enough by its coefficients."""
+    return lost <= most and rounding.max() <= LONGEST_TAKEN
+
+
+def extended(W: Array, A: Array, K: Array) -> Array:
+    """W with r more directions K (N − A Q), for rows N that are stored behind Q."""
+    (k, s), r = W.shape, len(K)
+    wider = np.zeros((k + r, s + r))
+    wider[:k, :s] = W
+    wider[k:, :s] = -combinations(K, A)
+    wider[k:, s:] = K
+    return wider
+
+
+def cured(W: Array, M: Array) -> Array:
+    """W, changed so that W M Wᵀ is I again."""
+    # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
+    drift = products(times_gram(W, M), W)
+    return 1.5 * W - 0.5 * combinations(drift, W)
+
+
+def fold(W: Array, M: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """How to fold s rows into as many as there are directions: stay, gone, Y, and W and M after it.
+
+    With W = (W₁, W₂) for rows that stay and that go, W₁ Q₁ + W₂ Q₂ = W₁ (Q₁ + Y Q₂), Y = W₁⁻¹ W₂:
+    row i becomes row stay[i] and the combination Y[i] of those that go, which costs k p for each.
+    Which go is found by elimination with pivots, which keeps Y small. A row that stays among the
+    first k keeps its place.
+
+    Where directions would become long combinations all the same, U itself is written out: all rows
+    go, and stay is −1.
+    """
+    k, s = W.shape
+    lengths = np.sqrt(np.diag(M)[:s])
+    E, order = W * lengths, np.arange(s)
+    eliminate(E, order)
+    Y = E[:, k:].copy()
+    for i in range(k - 1, -1, -1):
+        if E[i, i] == 0:
+            return written_out(W, M)
+        Y[i] = (Y[i] - combinations(E[i : i + 1, i + 1 : k].copy(), Y[i + 1 :])[0]) / E[i, i]
+    stay, gone, found = np.full(k, -1), order[k:].copy(), np.empty(s, np.int64)
+    for i in range(k):
+        found[order[i]] = i
+        if order[i] < k:
+            stay[order[i]] = order[i]
+    free = 0
+    for j in order[:k]:
+        if j >= k:
+            while stay[free] >= 0:
+                free += 1
+            stay[free] = j
+    shares = np.empty((k, s - k))
+    for i in range(k):
+        shares[i] = Y[found[stay[i]]] * lengths[stay[i]] / lengths[gone]
+    W_stay, M_stay, M_gone = W[:, stay].copy(), M[stay], M[gone]
+    half = M_stay[:, gone] + 0.5 * products(shares, M_gone[:, gone].copy())
+    half = products(shares, half)
+    M_folded = M_stay[:, stay] + half + half.T
+    for i in range(k):
+        if (W_stay[i] * W_stay[i] * np.diag(M_folded)).sum() > LONGEST_DIRECTION**2:
+            return written_out(W, M)
+    return stay, gone, shares, W_stay, M_folded
+
+
+def written_out(W: Array, M: Array) -> tuple[Array, Array, Array, Array, Array]:
+    """`fold` by U ← W Q: all rows go."""
+    k, s = W.shape
+    return np.full(k, -1), np.arange(s), W, np.eye(k), products(times_gram(W, M), W)

@@ -1,0 +1,187 @@
+"""The row loop of a memory in principal axes, compiled: for rows that come one after another.
+
+Needs numba (the extra `fast`); without it the plain path does the same. `walk` is `OneStep._learn`
+on `Principal`, row after row, for a linear model with one output or heads. It decides nothing by
+itself: what is small is done by the functions of `gram`, compiled.
+"""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+from numba import njit, prange
+
+from orfit import gram
+from orfit.kernels.long import fold, lengths, meet, threads
+from orfit.kernels.loops import SETTINGS, accumulate, compiled, dot, shared
+from orfit.kernels.secular import LARGE, rank_one
+
+__all__ = ["norms", "rank_one", "threads", "walk"]
+
+# What Python calls is kept in numba's cache, with all that it calls in turn. numba compiles it
+# anew when its file has changed, and does not look at other files; but it looks at what a function
+# closes over.
+HERE = Path(__file__)
+SOURCES = [*sorted(HERE.parent.glob("*.py")), Path(gram.__file__)]
+FINGERPRINT = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+
+
+@shared
+def combinations_shared(C, A, threads):
+    out = np.zeros((len(C), A.shape[1]))
+    for t in prange(threads):
+        start, stop = len(C) * t // threads, len(C) * (t + 1) // threads
+        mine = C[start:stop]
+        accumulate(mine, stop - start, C.shape[1], A, 0, out[start:stop], 0, A.shape[1])
+    return out
+
+
+@compiled
+def turned(V, W, threads):
+    """V W."""
+    if len(V) >= LARGE and threads > 1:
+        return combinations_shared(V, W, threads)
+    return gram.combinations(V, W)
+
+
+@compiled
+def made_by(made, a):
+    """|x| for the combination madeᵀ x = a, made (s×s) lower triangular (`small.Makers.doubt`)."""
+    x = a.copy()
+    for j in range(len(a) - 1, -1, -1):
+        for i in range(j + 1, len(a)):
+            x[j] -= made[i, j] * x[i]
+        x[j] /= made[j, j]
+    return np.sqrt(dot(x, x))
+
+
+def entries(fingerprint):
+    """What is called from Python: `norms` and `walk`."""
+    entry = njit(cache=True, **SETTINGS)
+
+    @entry
+    def norms(X):
+        """The lengths of the rows of X, by plain squares."""
+        fingerprint  # noqa: B018
+        return lengths(X)
+
+    @entry
+    def walk(
+        rows, stored, W, M, made, exact, sigma, m, shrinks, base, shift, folds, X, norms, Y,
+        noise, fading, cutoff, most_lost, most, told, threads,
+    ):  # fmt: skip
+        """Learn the rows of X one after another.
+
+        The memory in principal axes, sigma (k, falling), and w, as a `Frame` has them:
+
+            U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: q×p
+
+        rows, M, made and base are changed in place. made: `small.Makers`, used where `exact`, that
+        is while nothing has been dropped and there is no noise. norms: the lengths of X's rows.
+        Y: n×q. fading: the root of `forgetting`. most: what steps together may reach. told
+        (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts. threads: how
+        many share the p dimension.
+        Returns stored, W, exact, sigma, shift, folds, the energy that was dropped, and how many
+        rows were learned: fewer than all where the next step might overflow.
+        """
+        fingerprint  # noqa: B018
+        q, room, lost = len(base), len(rows), 0.0
+        f, alpha, nothing = np.empty(q), np.empty(q), np.empty(0)
+        products = np.empty(room + q)
+        for row in range(len(X)):
+            x, norm, k = X[row], norms[row], len(W)
+            scale = 1 / norm if norm > 0 else 0.0
+            met = products[: stored + 1 + q]
+            meet(rows, stored, base, x, scale, nothing, met, threads)
+            raw, square = met[:stored].copy().reshape(1, stored), met[stored]
+            for h in range(q):
+                f[h] = norm * (met[stored + 1 + h] + dot(shift[h], raw[0]))
+            # Take the row apart, as `frame.split` does: x / norm = U c + t o, t o = g − A Q.
+            C, A, left, rounding = gram.project(W, M, raw, np.full((1, 1), square))
+            t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
+            lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
+            if new and not gram.trusted(lost_here, rounding, most_lost):
+                formed, along = True, A[0]
+                meet(rows, stored, base, x, scale, -along, met, threads)
+                square, length = met[stored], np.sqrt(met[stored])
+                new = length > cutoff * (np.hypot(1.0, made_by(made, along)) if exact else 1.0)
+                if new:
+                    raw = (met[:stored] / length).reshape(1, stored)
+                    D, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
+                    C, A, raw = C + length * D, length * A, length * raw
+                    t, new = length * np.sqrt(max(left[0, 0], 0.0)), left[0, 0] > 0.25
+            if not new:
+                t = 0.0
+            # Fit, with everything divided by |x|: Δw = (t o + U E Eᵀ c) residual / (gᵀPg + R).
+            R = (noise / norm) / norm if noise > 0 and norm > 0 else 0.0
+            total, reach, damped = t * t + R, t * t, np.zeros((1, k + 1))
+            damped[0, k] = t
+            if noise > 0:
+                for i in range(k):
+                    s = fading * sigma[i]
+                    damped[0, i] = C[0, i] * (noise / (s * s + noise))
+                    total += damped[0, i] * C[0, i]
+                    reach += damped[0, i] ** 2
+            step, length = 0.0, np.sqrt(reach)
+            for h in range(q):
+                residual = Y[row, h] - f[h]
+                alpha[h] = residual * scale * (length / total) if total > 0 else 0.0
+                told[row, 3 + h] = f[h]
+                told[row, 3 + q + h] = residual * (R / total) if 0 < total < np.inf else residual
+                step = np.hypot(step, alpha[h])
+            if not step < most:
+                return stored, W, exact, sigma, shift, folds, lost, row
+            most -= step
+            told[row, 0] = step
+            told[row, 1] = t
+            # Remember: the new direction goes last, with nothing seen along it yet.
+            seen, count = np.zeros(k + 1), k
+            seen[:k] = fading * sigma
+            if new:
+                for j in range(stored):
+                    M[stored, j] = M[j, stored] = raw[0, j]
+                    if exact:
+                        made[stored, j] = along[j] if formed else 0.0
+                M[stored, stored] = square
+                if exact:
+                    made[stored, stored] = 1.0
+                W = gram.extended(W, A, np.full((1, 1), 1 / t))
+                stored, count = stored + 1, k + 1
+            wider = np.zeros((q, stored))
+            wider[:, : shift.shape[1]] = shift
+            if length > 0:
+                move = gram.combinations(damped[:, :count].copy() / length, W)[0]
+                for h in range(q):
+                    wider[h] += alpha[h] * move
+            shift = wider
+            lost *= fading * fading
+            sigma = seen[:count].copy()
+            if norm > 0 and count > 0:
+                c = np.empty(count)
+                c[:k] = norm * C[0]
+                if new:
+                    c[k] = norm * t
+                sigma, vectors = rank_one(sigma, c, threads)
+                if count > m:
+                    exact, last = False, sigma[m]
+                    lost += last * last * (1 + m if shrinks else 1)
+                    sigma = sigma[:m].copy()
+                    if shrinks:
+                        sigma = np.sqrt(np.maximum((sigma - last) * (sigma + last), 0.0))
+                W = turned(vectors[:m], W, threads)
+            told[row, 2] = len(W)
+            if stored == room:
+                folds += 1
+                if folds % gram.FOLDS_BETWEEN_CURES == 0:
+                    W = gram.cured(W, M)
+                stay, gone, Y_gone, W, folded = gram.fold(W, M)
+                fold(rows, stay, gone, Y_gone, base, shift, threads)
+                stored = len(W)
+                M[:stored, :stored] = folded
+                shift = np.zeros((q, stored))
+        return stored, W, exact, sigma, shift, folds, lost, len(X)
+
+    return norms, walk
+
+
+norms, walk = entries(FINGERPRINT)

@@ -1,0 +1,169 @@
+"""Products of small or long vectors as compiled loops, and the functions of `gram` made of them."""
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numba.extending import overload, register_jitable
+
+from orfit import gram
+
+# Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
+SETTINGS: Any = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
+compiled = njit(**SETTINGS)
+shared = njit(parallel=True, **SETTINGS)
+
+
+@compiled
+def dot(x, y):
+    total = x.dtype.type(0)
+    for l in range(len(x)):
+        total += x[l] * y[l]
+    return np.float64(total)
+
+
+@compiled
+def add_products(rows, stored, begin, end, x, raw):
+    """raw ← raw + rows[:, begin:end] x, four rows at a time so that x is read once for four."""
+    zero = rows.dtype.type(0)
+    whole = stored - stored % 4
+    for j in range(0, whole, 4):
+        a = b = c = d = zero
+        r0, r1 = rows[j, begin:end], rows[j + 1, begin:end]
+        r2, r3 = rows[j + 2, begin:end], rows[j + 3, begin:end]
+        for l in range(len(x)):
+            a += r0[l] * x[l]
+            b += r1[l] * x[l]
+            c += r2[l] * x[l]
+            d += r3[l] * x[l]
+        raw[j] += a
+        raw[j + 1] += b
+        raw[j + 2] += c
+        raw[j + 3] += d
+    for j in range(whole, stored):
+        raw[j] += dot(rows[j, begin:end], x)
+
+
+@compiled
+def add_combination(rows, stored, begin, end, coefficients, g):
+    """g ← g + coefficients · rows[:, begin:end], four rows at a time."""
+    number = rows.dtype.type
+    whole = stored - stored % 4
+    for j in range(0, whole, 4):
+        a, b = number(coefficients[j]), number(coefficients[j + 1])
+        c, d = number(coefficients[j + 2]), number(coefficients[j + 3])
+        r0, r1 = rows[j, begin:end], rows[j + 1, begin:end]
+        r2, r3 = rows[j + 2, begin:end], rows[j + 3, begin:end]
+        for l in range(len(g)):
+            g[l] += a * r0[l] + b * r1[l] + c * r2[l] + d * r3[l]
+    for j in range(whole, stored):
+        a = number(coefficients[j])
+        r0 = rows[j, begin:end]
+        for l in range(len(g)):
+            g[l] += a * r0[l]
+
+
+@compiled
+def accumulate(K, n, m, source, begin, out, start, width):
+    """out[:n] ← out[:n] + K source, over `width` columns from `start` in out and `begin` in source.
+
+    n×m of K, m rows of source. Four rows of each at a time, so that a number read is used four
+    times. The arrays are whole, with sizes beside them: numba takes the columns of a slice for
+    scattered and does not vectorise over them.
+    """
+    number = source.dtype.type
+    end, stop = begin + width, start + width
+    whole_n, whole_m = n - n % 4, m - m % 4
+    for i in range(0, whole_n, 4):
+        o0, o1 = out[i, start:stop], out[i + 1, start:stop]
+        o2, o3 = out[i + 2, start:stop], out[i + 3, start:stop]
+        for j in range(0, whole_m, 4):
+            r0, r1 = source[j, begin:end], source[j + 1, begin:end]
+            r2, r3 = source[j + 2, begin:end], source[j + 3, begin:end]
+            a0, a1 = number(K[i, j]), number(K[i, j + 1])
+            a2, a3 = number(K[i, j + 2]), number(K[i, j + 3])
+            b0, b1 = number(K[i + 1, j]), number(K[i + 1, j + 1])
+            b2, b3 = number(K[i + 1, j + 2]), number(K[i + 1, j + 3])
+            c0, c1 = number(K[i + 2, j]), number(K[i + 2, j + 1])
+            c2, c3 = number(K[i + 2, j + 2]), number(K[i + 2, j + 3])
+            d0, d1 = number(K[i + 3, j]), number(K[i + 3, j + 1])
+            d2, d3 = number(K[i + 3, j + 2]), number(K[i + 3, j + 3])
+            for l in range(width):
+                o0[l] += a0 * r0[l] + a1 * r1[l] + a2 * r2[l] + a3 * r3[l]
+                o1[l] += b0 * r0[l] + b1 * r1[l] + b2 * r2[l] + b3 * r3[l]
+                o2[l] += c0 * r0[l] + c1 * r1[l] + c2 * r2[l] + c3 * r3[l]
+                o3[l] += d0 * r0[l] + d1 * r1[l] + d2 * r2[l] + d3 * r3[l]
+        for j in range(whole_m, m):
+            r0 = source[j, begin:end]
+            a0, b0 = number(K[i, j]), number(K[i + 1, j])
+            c0, d0 = number(K[i + 2, j]), number(K[i + 3, j])
+            for l in range(width):
+                o0[l] += a0 * r0[l]
+                o1[l] += b0 * r0[l]
+                o2[l] += c0 * r0[l]
+                o3[l] += d0 * r0[l]
+    for i in range(whole_n, n):
+        add_combination(source, m, begin, end, K[i], out[i, start:stop])
+
+
+@overload(gram.products)
+def _(X, A):
+    def products(X, A):
+        out = np.zeros((len(X), len(A)))
+        for i in range(len(X)):
+            add_products(A, len(A), 0, X.shape[1], X[i], out[i])
+        return out
+
+    return products
+
+
+@overload(gram.combinations)
+def _(C, A):
+    def combinations(C, A):
+        out = np.zeros((len(C), A.shape[1]))
+        accumulate(C, len(C), C.shape[1], A, 0, out, 0, A.shape[1])
+        return out
+
+    return combinations
+
+
+@overload(gram.times_gram)
+def _(X, M):
+    def times_gram(X, M):
+        s = X.shape[1]
+        out = np.zeros((len(X), s))
+        for i in range(len(X)):
+            add_products(M, s, 0, s, X[i], out[i])
+        return out
+
+    return times_gram
+
+
+@overload(gram.eliminate)
+def _(E, order):
+    def eliminate(E, order):
+        k, s = E.shape
+        for j in range(k):
+            pivot = j
+            for l in range(j + 1, s):
+                if abs(E[j, l]) > abs(E[j, pivot]):
+                    pivot = l
+            order[j], order[pivot] = order[pivot], order[j]
+            for i in range(k):
+                E[i, j], E[i, pivot] = E[i, pivot], E[i, j]
+            if E[j, j] == 0:
+                return
+            above = E[j, j + 1 :]
+            for i in range(j + 1, k):
+                E[i, j] /= E[j, j]
+                share, row = E[i, j], E[i, j + 1 :]
+                for l in range(len(row)):
+                    row[l] -= share * above[l]
+
+    return eliminate
+
+
+for function in (
+    gram.project, gram.trusted, gram.extended, gram.cured, gram.written_out, gram.fold
+):  # fmt: skip
+    register_jitable(function)

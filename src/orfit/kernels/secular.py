@@ -1,0 +1,212 @@
+"""The eigenproblem of a diagonal and a rank-one matrix, root by root, in O(k²)."""
+
+import numpy as np
+from numba import prange
+
+from orfit.kernels.loops import compiled, shared
+
+EPS = np.finfo(np.float64).eps
+TINY = 1e-140
+LARGE = 64  # so many roots are shared among threads
+
+
+@compiled
+def secular_root(s, z2, i, delta):
+    """The i-th root λ of 1 + Σ z_j² / (s_j² − λ) = 0, s rising, as delta_j = s_j² − λ.
+
+    It lies between s_i² and s_(i+1)² (the last one below s_i² + Σ z²). Distances are measured from
+    the nearer pole, so that each delta has full relative accuracy; the iteration fits a rational
+    function with the poles at both ends, the nearer one with its own weight (the fixed weight
+    method; Li 1993), inside a shrinking bracket.
+    """
+    n = len(s)
+    last = i == n - 1
+    if last:
+        gap = 0.0
+        for j in range(n):
+            gap += z2[j]
+    else:
+        gap = (s[i + 1] - s[i]) * (s[i + 1] + s[i])
+    # Which end is nearer? f rises, so its sign in the middle tells; the rest of the sum there,
+    # beside the two poles, gives the first guess.
+    middle, f = 0.5 * gap, 1.0
+    pole = s[i]
+    for j in range(n):
+        f += z2[j] / ((s[j] - pole) * (s[j] + pole) - middle)
+    below = z2[i]
+    above = 0.0 if last else z2[i + 1]
+    rest = f + (below - above) / middle
+    origin = i
+    if last:
+        low, high = (middle, gap) if f < 0 else (0.0, middle)
+        tau = below / rest if rest > 0 else gap
+    elif f >= 0:
+        low, high = 0.0, middle
+        a, b = rest * gap + below + above, below * gap
+        root = np.sqrt(max(a * a - 4 * b * rest, 0.0))
+        tau = 2 * b / (a + root) if a > 0 else (a - root) / (2 * rest)
+    else:
+        origin = i + 1
+        low, high = -middle, 0.0
+        a, b = rest * gap - below - above, above * gap
+        root = np.sqrt(max(a * a + 4 * b * rest, 0.0))
+        tau = 2 * b / (a - root) if a < 0 else -(a + root) / (2 * rest)
+    if not low < tau < high:
+        tau = 0.5 * (low + high)
+    pole = s[origin]
+    for _ in range(100):
+        f = size = 1.0
+        slope = 0.0
+        for j in range(n):
+            delta[j] = (s[j] - pole) * (s[j] + pole) - tau
+            inverse = 1 / delta[j]
+            term = z2[j] * inverse
+            f += term
+            size += abs(term)
+            slope += term * inverse
+        if abs(f) <= 4 * EPS * n * size:
+            break
+        if f < 0:
+            low = tau
+        else:
+            high = tau
+        near = delta[i]
+        if last:
+            c = f - slope * near
+            step = near + slope * near * near / c if c > 0 else np.inf
+        else:
+            far = delta[i + 1]
+            if origin == i:
+                c = f - far * slope - z2[i] / near * ((near - far) / near)
+            else:
+                c = f - near * slope - z2[i + 1] / far * ((far - near) / far)
+            a = (near + far) * f - near * far * slope
+            b = near * far * f
+            root = np.sqrt(max(a * a - 4 * b * c, 0.0))
+            step = (a - root) / (2 * c) if a <= 0 else 2 * b / (a + root)
+        proposal = tau + step
+        if not low < proposal < high:
+            proposal = 0.5 * (low + high)
+        if proposal in (tau, low, high):
+            break
+        tau = proposal
+
+
+@compiled
+def secular_roots_part(s, z2, delta, start, stop):
+    for i in range(start, stop):
+        secular_root(s, z2, i, delta[i])
+
+
+@shared
+def secular_roots_shared(s, z2, delta, threads):
+    n = len(s)
+    for t in prange(threads):
+        secular_roots_part(s, z2, delta, n * t // threads, n * (t + 1) // threads)
+
+
+@compiled
+def nearly_apart(s, z, i, j):
+    """Whether turning two poles so that z is all on one of them leaves nothing between them.
+
+    That is so where they are in one place, or where one z is nothing beside the other. Nothing is
+    what is small beside the scales of both.
+    """
+    length = np.hypot(z[i], z[j])
+    between = (z[i] / length) * (z[j] / length) * (s[j] - s[i]) * (s[j] + s[i])
+    return abs(between) <= 8 * EPS * s[j] * np.hypot(s[i], length)
+
+
+@compiled
+def rank_one(s, z, threads):
+    """Roots of the eigenvalues of diag(s²) + z zᵀ, falling, as s must, and eigenvectors as rows.
+
+    Deflation and the recomputed z (Gu, Eisenstat 1994), which makes the vectors orthogonal to
+    rounding however close the roots are, are those of LAPACK's dlasd2 and dlasd3. What is deflated
+    is small beside its own s, not beside the largest: each root is as accurate as s and z are.
+    """
+    n = len(s)
+    values, vectors = np.empty(n), np.zeros((n, n))
+    largest = max(s[0], np.abs(z).max())
+    if largest == 0:
+        largest = 1.0
+    # Beside the largest, what has no square is nothing.
+    s, z1 = s / largest, z / largest
+    for j in range(n):
+        if s[j] < TINY:
+            s[j] = 0.0
+    order = np.empty((4, n), np.int64)
+    poles, fixed = order[0], order[1]  # what is left after deflation, rising; what is done already
+    angle = np.empty(n)
+    r = d = turns = 0
+    for j in range(n - 1, -1, -1):
+        if abs(z1[j]) <= 8 * EPS * s[j] or abs(z1[j]) < TINY:
+            fixed[d] = j
+            d += 1
+        elif r > 0 and nearly_apart(s, z1, poles[r - 1], j):
+            before = poles[r - 1]  # turn the two so that one is not moved
+            angle[turns] = np.arctan2(z1[before], z1[j])
+            order[2, turns], order[3, turns] = before, j
+            turns += 1
+            z1[j] = np.hypot(z1[before], z1[j])
+            cosine, sine = np.cos(angle[turns - 1]), np.sin(angle[turns - 1])
+            one, other_one = s[before], s[j]
+            s[before] = np.hypot(sine * other_one, cosine * one)
+            s[j] = np.hypot(cosine * other_one, sine * one)
+            fixed[d] = before
+            d += 1
+            poles[r - 1] = j
+        else:
+            poles[r] = j
+            r += 1
+    t, z2, again, found = np.empty(r), np.empty(r), np.empty(r), np.empty(n)
+    for j in range(r):
+        t[j] = s[poles[j]]
+        z2[j] = z1[poles[j]] ** 2
+    delta = np.empty((r, r))  # delta[i, j] = t_j² − λ_i
+    if r >= LARGE and threads > 1:
+        secular_roots_shared(t, z2, delta, threads)
+    else:
+        secular_roots_part(t, z2, delta, 0, r)
+    for i in range(r):
+        found[i] = np.sqrt(max(t[i] * t[i] - delta[i, i], 0.0))
+        again[i] = -delta[r - 1, i]
+    for i in range(d):
+        found[r + i] = s[fixed[i]]
+    for i in range(r - 1):
+        row, lower, upper = delta[i], t[i], t[i + 1]
+        for j in range(i + 1):
+            again[j] *= -row[j] / ((upper - t[j]) * (upper + t[j]))
+        for j in range(i + 1, r):
+            again[j] *= row[j] / ((t[j] - lower) * (t[j] + lower))
+    for j in range(r):
+        again[j] = np.copysign(np.sqrt(max(again[j], 0.0)), z1[poles[j]])
+    # Roots rise with their poles; what was deflated is merged in. Where nothing was, i is the rank.
+    for i in range(n):
+        rank = n - 1 - i
+        if d > 0:
+            rank = 0
+            for other in range(n):
+                if found[other] > found[i] or (found[other] == found[i] and other > i):
+                    rank += 1
+        values[rank] = found[i] * largest
+        vector = vectors[rank]
+        if i < r:
+            row = delta[i]
+            length = 0.0
+            for j in range(r):
+                row[j] = again[j] / row[j]
+                length += row[j] * row[j]
+            length = 1 / np.sqrt(length)
+            for j in range(r):
+                vector[poles[j]] = row[j] * length
+        else:
+            vector[fixed[i - r]] = 1.0
+    for step in range(turns - 1, -1, -1):
+        before, j = order[2, step], order[3, step]
+        cosine, sine = np.cos(angle[step]), np.sin(angle[step])
+        for i in range(n):
+            one, other_one = vectors[i, before], vectors[i, j]
+            vectors[i, before] = cosine * one + sine * other_one
+            vectors[i, j] = cosine * other_one - sine * one
+    return values, vectors

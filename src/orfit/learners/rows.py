@@ -1,0 +1,202 @@
+"""How rows are learned one after another: always the same steps, in one of three ways.
+
+Each way says why a learner cannot be learned with it (`obstacle`), and learns a block of rows.
+`Auto` chooses among them, and has all the thresholds.
+"""
+
+import math
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from orfit import tall
+from orfit.door import Array
+from orfit.learners.step import step
+from orfit.learners.update import Updates
+from orfit.memory.frame import split
+from orfit.memory.loop import walk
+
+if TYPE_CHECKING:
+    from orfit.learners.onestep import OneStep
+
+
+class Way(Protocol):
+    """One way to learn rows."""
+
+    name: str
+
+    def obstacle(self, learner: "OneStep") -> str | None:
+        """Why this way is not for that learner; None: it is."""
+
+    def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
+        """Learn the rows of X, which are as many as fit into memory at once."""
+
+
+class Plain:
+    """One step after another."""
+
+    name = "plain"
+
+    def obstacle(self, learner: "OneStep") -> str | None:
+        return None
+
+    def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
+        rows = range(len(X))
+        return Updates.of([learner.learn_block(X[i : i + 1], Y[i : i + 1]) for i in rows], Y)
+
+
+class Compiled:
+    """The same, compiled (`kernels.walk`)."""
+
+    name = "compiled"
+
+    def obstacle(self, learner: "OneStep") -> str | None:
+        memory = learner.memory
+        if not learner.model.linear:
+            return "the model is not linear in w"
+        if not getattr(memory, "compiled", False):
+            return f"{memory!r} is not kept in principal axes"
+        if tall.shared(memory.frame.rows) is None:
+            return "its numbers are on another device"
+        return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
+
+    def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
+        offset, labels, G = learner.affine(X, Y)
+        if G.shape[1] != len(X):  # several outputs share one w: each row is a block
+            return PLAIN.learn(learner, X, Y)
+        q = math.prod(offset.shape[1:])
+        told = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
+        if told is None:
+            return PLAIN.learn(learner, X, Y)
+        told[:, 3 : 3 + q] += offset[: len(told)].reshape(-1, q)
+        return learner.count_told(told, X, Y, labels)
+
+
+class Coordinates:
+    """The same by matrix products: gradients that are known beforehand need no p in the loop.
+
+    G = U C + O T, so everything that happens happens in the coordinates along [U O]. There the
+    rows are learned, by the same steps, and what has become of the memory is written back.
+    """
+
+    name = "coordinates"
+
+    def obstacle(self, learner: "OneStep") -> str | None:
+        if not learner.model.linear:
+            return "the model is not linear in w"
+        if not hasattr(learner.memory, "inside"):
+            return f"{learner.memory!r} keeps no directions"
+        return None
+
+    def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
+        memory, noise = learner.memory, learner.noise
+        if len(X) == 1 or (memory.exact and noise == 0):  # each row must be judged by itself
+            return learner.best_alone(len(X)).learn(learner, X, Y)
+        offset, labels, G = learner.affine(X, Y)
+        parts = split(memory.frame, G, None)
+        inside = memory.inside(parts)
+        if inside is None:
+            return PLAIN.learn(learner, X, Y)
+        F = offset + parts.along_w.reshape(offset.shape)
+        learner.check_finite(F, G)
+        Z = np.vstack([parts.C, parts.T]).astype(inside.frame.rows.dtype)
+        columns = Z.shape[1] // len(X)
+        targets = labels - F
+        told, refused = None, None
+        if columns == 1 and learner.best_alone(len(X)) is COMPILED:
+            told = walk_on(learner, inside, np.asfortranarray(Z), targets.reshape(len(X), -1))
+        if told is None:
+            told, refused = _each(learner, inside, Z, targets.reshape(Z.shape[1], -1), columns)
+        memory.take_over(inside, parts)
+        q = math.prod(F.shape[1:])
+        told[:, 3 : 3 + q] += F[: len(told)].reshape(-1, q)
+        updates = learner.count_told(told, X, Y, labels)
+        if refused is not None:
+            raise refused
+        return updates
+
+
+def _each(
+    learner: "OneStep", memory: Any, Z: Array, targets: Array, columns: int
+) -> tuple[Array, ValueError | None]:
+    """Learn blocks of columns one after another, as far as none is refused."""
+    told: list[list[float]] = []
+    for start in range(0, Z.shape[1], columns):
+        block = slice(start, start + columns)
+        past = memory.split(np.asfortranarray(Z[:, block]), learner.noise, learner.forgetting)
+        try:
+            length, left = step(
+                memory, past, targets[block] - past.along_w, learner.noise, learner.most
+            )
+        except ValueError as error:
+            return np.array(told).reshape(len(told), -1), error
+        row = [length, past.novelty, memory.rank, *past.along_w.ravel(), *left.ravel()]
+        told.append(row)
+    return np.array(told), None
+
+
+def walk_on(learner: "OneStep", memory: Any, G: Any, Y: Array) -> Array | None:
+    """Learn G's columns by the compiled loop, until all are learned or a step overflows."""
+    told = np.empty((0, 3 + 2 * Y.shape[1]))
+    while True:
+        left = slice(len(told), None)
+        more = walk(
+            memory,
+            G[:, left],
+            Y[left],
+            noise=learner.noise,
+            forgetting=learner.forgetting,
+            most=learner.most,
+        )
+        if more is None:
+            return None
+        told = np.concatenate([told, more]) if len(told) else more
+        if len(told) == len(Y):
+            return told
+        # Steps there and back add up: before one is refused, see how far w really is.
+        before, memory.reach = memory.reach, tall.largest(memory.w)
+        if not memory.reach < before:
+            return told
+
+
+@dataclass(frozen=True)
+class Auto:
+    """Chooses the fastest way.
+
+    The compiled loop takes half a minute to compile when it is first used on a machine, and a
+    second to load later: it is used by learners that have as many rows, or rows × parameters.
+    Coordinates pay from some rows and parameters on; with few directions only where no loop is
+    compiled, which is as fast there. Rows are taken `most_rows` at a time.
+    """
+
+    compiled_rows: int = 2000
+    compiled_work: int = 1 << 20
+    most_rows: int = 256
+    coordinate_columns: int = 8
+    coordinate_parameters: int = 1 << 12
+    coordinate_directions: int = 30
+
+    def alone(self, learner: "OneStep", rows: int) -> Way:
+        """For a row by itself, as one of so many."""
+        seen = learner.seen + rows
+        worth = seen >= self.compiled_rows or seen * learner.model.size >= self.compiled_work
+        return COMPILED if worth and learner.can(COMPILED) else PLAIN
+
+    def choose(self, learner: "OneStep", rows: int, outputs: int = 1) -> Way:
+        """For so many rows, with so many gradients each."""
+        alone = self.alone(learner, rows)
+        if (
+            rows < 2
+            or rows * outputs < self.coordinate_columns
+            or learner.model.size < self.coordinate_parameters
+            or not learner.can(COORDINATES)
+            or (alone is COMPILED and learner.memory.rank < self.coordinate_directions)
+        ):
+            return alone
+        return COORDINATES
+
+
+PLAIN, COMPILED, COORDINATES = Plain(), Compiled(), Coordinates()
+WAYS: dict[str, Way] = {way.name: way for way in (PLAIN, COMPILED, COORDINATES)}

@@ -1,0 +1,81 @@
+"""The compiled row loop on a memory in principal axes."""
+
+import math
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from orfit import gram, small, tall
+from orfit.door import Array
+from orfit.memory.seen import Axes
+
+
+@cache
+def kernels() -> ModuleType | None:
+    """The compiled loop, where numba is installed; imported when first needed."""
+    try:
+        from orfit import kernels as compiled
+    except ImportError:
+        return None
+    return compiled
+
+
+def walk(
+    memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float
+) -> Array | None:
+    """Learn G's columns one after another: n×(3 + 2q), see `kernels.walk`.
+
+    Y: n×q. most: what a parameter may reach. Stops short, with fewer rows told, where a step might
+    overflow. None, and nothing learned, where a length is so small that its inverse is no number.
+    """
+    compiled, frame = kernels(), memory.frame
+    assert compiled is not None
+    gradients, rows, base = (tall.shared(A) for A in (G, frame.rows, frame.base))
+    assert gradients is not None
+    assert base is not None
+    X = gradients.T
+    if not X.flags.writeable:  # numba compiles anew for read-only arrays
+        X = X.copy()
+    norms = compiled.norms(X)
+    least, greatest = tall.SAFE[X.dtype]
+    for row in np.flatnonzero(~((norms > least) & (norms < greatest))):
+        norms[row] = tall.norm(X[row])
+        if 0 < norms[row] < 1 / greatest**2:
+            return None
+    exact = frame.makers is not None and noise == 0
+    made = np.zeros(frame.M.shape if exact else (0, 0))
+    if exact:
+        made[: frame.stored, : frame.stored] = frame.makers.rows
+    told = np.empty((len(X), 3 + 2 * len(base)))
+    stored, W, exact, sigma, shift, folds, lost, learned = compiled.walk(
+        rows,
+        frame.stored,
+        np.ascontiguousarray(frame.W),
+        frame.M,
+        made,
+        exact,
+        memory.seen.sigma,
+        memory.m,
+        memory.shrinks,
+        base,
+        frame.shift,
+        frame.folds,
+        X,
+        norms,
+        np.ascontiguousarray(Y),
+        noise,
+        math.sqrt(forgetting),
+        tall.cutoff(X.dtype),
+        gram.most_lost(X.dtype),
+        most - frame.reach,
+        told,
+        compiled.threads(len(G), len(X)),
+    )
+    made = np.asfortranarray(made[:stored, :stored])
+    frame.advance(stored, W, shift, folds, small.Makers(made) if exact else None)
+    frame.reach += float(told[:learned, 0].sum())
+    memory.seen = Axes(sigma)
+    memory._lost = memory._lost * forgetting**learned + lost
+    return told[:learned]

@@ -23,7 +23,7 @@ WAYS = {
     "plain": Auto(NEVER, NEVER, coordinate_parameters=NEVER),
     "compiled": Auto(0, coordinate_parameters=NEVER),
     "coordinates": Auto(0, most_rows=5, coordinate_columns=2, coordinate_parameters=1,
-                        coordinate_directions=0),
+                        coordinate_numbers=0),
 }  # fmt: skip
 
 

@@ -12,11 +12,12 @@ they use of NumPy it knows, but for the few at the top, for which it has loops o
 
 import numpy as np
 
+from orfit import small
 from orfit.door import Array
 
 # What is known of a direction may lack so much of being orthonormal: by eps times what `project`
 # and `lost` say is lost. Gradients of which more would be lost are projected explicitly.
-ORTHONORMAL = {np.dtype(np.float64): 1e-12, np.dtype(np.float32): 1e-5}
+ORTHONORMAL = {np.dtype(np.float64): 2e-12, np.dtype(np.float32): 1e-5}
 
 # How long the parts of a combination of rows may be, for what is taken off a unit gradient, and for
 # a direction: rounding grows as much, and gradients that come later would make it grow in turn.
@@ -33,18 +34,18 @@ def most_lost(dtype: np.dtype[np.floating]) -> float:
 
 def products(X: Array, A: Array) -> Array:
     """X Aᵀ."""
-    return np.asarray(X @ A.T)
+    return small.product(X, A.T)
 
 
 def combinations(C: Array, A: Array) -> Array:
     """C A."""
-    return np.asarray(C @ A)
+    return small.product(C, A)
 
 
 def times_gram(X: Array, M: Array) -> Array:
     """X M, of which as much is used as X is wide."""
     s = X.shape[1]
-    return np.asarray(X @ M[:s, :s])
+    return small.product(X, M[:s, :s])
 
 
 def eliminate(E: Array, order: Array) -> None:

@@ -25,11 +25,12 @@ def frobenius(A: Array) -> float:
 
 def product(A: Array, B: Array) -> Array:
     """A B, by SciPy's BLAS as all that may be large (see `tall`)."""
-    if B.ndim == 1:
+    if B.ndim == 1 or len(A) == 1 or B.shape[1] == 1:  # too few for threads
         return np.asarray(A @ B)
     if not A.size or not B.size:
         return np.zeros((len(A), B.shape[1]))
-    return np.asarray(blas.dgemm(1.0, A, B))
+    # Rows before rows: that is how small matrices lie, and dgemm would copy them.
+    return np.asarray(blas.dgemm(1.0, B.T, A.T)).T
 
 
 def cholesky(S: Array, rounding: Array) -> tuple[Array, Array, float]:
@@ -50,7 +51,7 @@ def cholesky(S: Array, rounding: Array) -> tuple[Array, Array, float]:
         inverse, info = lapack.dtrtri(T)
     if info != 0:
         return S, S, np.inf
-    return T, inverse, float((rounding @ np.abs(inverse)).max(initial=0.0) ** 2)
+    return T, inverse, float((rounding**2 @ inverse**2).max(initial=0.0))
 
 
 def triangle(A: Array) -> Array:

@@ -223,7 +223,7 @@ def staircase(
 
 
 # Numbers of a block of rows that are worked on at a time, so that they stay in the cache.
-BLOCK = 1 << 18
+BLOCK = 1 << 20
 
 
 @functools.singledispatch
@@ -266,14 +266,22 @@ def fold(
 
     base ← base + shift Q, and row i ← Q[stay[i]] + Y[i] Q[gone], or Y[i] Q[gone] where stay is −1.
     """
-    k, kept = len(stay), len(stay) and stay[0] >= 0
-    Y, shift = Y.astype(rows.dtype), shift.astype(rows.dtype)
-    length = max(1, BLOCK // max(1, shift.shape[1]))
+    k, whole = len(stay), rows[:stored].T
+    if len(base):
+        base += combine(whole, shift[:, :stored].T).T
+        if more is not None:
+            base += combine(more, shift[:, stored:].T).T
+    leaving, waiting = gone[gone < stored], gone[gone >= stored] - stored
+    from_rows, from_more = Y[:, gone < stored].T, Y[:, gone >= stored].T
+    arrivals = [(place, j) for place, j in enumerate(stay) if j != place or j >= stored]
+    length = max(1 << 12, BLOCK // max(1, len(gone)))
     for start in range(0, rows.shape[1], length):
         part = slice(start, start + length)
-        Q = rows[:stored, part]
-        Q = Q.copy() if more is None else np.vstack([Q, more[part].T])
-        if len(base):
-            base[:, part] += combine(Q.T, shift.T).T
-        folded = combine(Q[gone].T, Y.T).T
-        rows[:k, part] = folded + Q[stay] if kept else folded
+        left = rows[leaving, part]  # a copy
+        for place, j in arrivals:
+            new = 0 if j < 0 else rows[j, part] if j < stored else more[part, j - stored]
+            rows[place, part] = new
+        if len(leaving):
+            rows[:k, part] += combine(left.T, from_rows).T
+        if len(waiting):
+            rows[:k, part] += combine(more[part, waiting], from_more).T

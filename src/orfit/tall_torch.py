@@ -131,7 +131,7 @@ def _(
 ) -> None:
     k, kept = len(stay), len(stay) and stay[0] >= 0
     shares, moves = _up(rows, Y), _up(base, shift)
-    length = max(1, tall.BLOCK // max(1, shift.shape[1]))
+    length = max(1 << 12, tall.BLOCK // max(1, shift.shape[1]))
     for start in range(0, rows.shape[1], length):
         part = slice(start, start + length)
         Q = (

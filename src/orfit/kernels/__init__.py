@@ -12,11 +12,11 @@ import numpy as np
 from numba import njit, prange
 
 from orfit import gram
-from orfit.kernels.long import fold, lengths, meet, threads
+from orfit.kernels.long import fold, length_of, meet, threads
 from orfit.kernels.loops import SETTINGS, accumulate, compiled, dot, shared
 from orfit.kernels.secular import LARGE, rank_one
 
-__all__ = ["norms", "rank_one", "threads", "walk"]
+__all__ = ["rank_one", "threads", "walk"]
 
 # What Python calls is kept in numba's cache, with all that it calls in turn. numba compiles it
 # anew when its file has changed, and does not look at other files; but it looks at what a function
@@ -55,20 +55,11 @@ def made_by(made, a):
     return np.sqrt(dot(x, x))
 
 
-def entries(fingerprint):
-    """What is called from Python: `norms` and `walk`."""
-    entry = njit(cache=True, **SETTINGS)
-
-    @entry
-    def norms(X):
-        """The lengths of the rows of X, by plain squares."""
-        fingerprint  # noqa: B018
-        return lengths(X)
-
-    @entry
+def row_loop(fingerprint):
+    @njit(cache=True, **SETTINGS)
     def walk(
-        rows, stored, W, M, made, exact, sigma, m, shrinks, base, shift, folds, X, norms, Y,
-        noise, fading, cutoff, most_lost, most, told, threads,
+        rows, stored, W, M, made, exact, sigma, m, shrinks, base, shift, folds, X, Y, noise,
+        fading, cutoff, safe, most_lost, most, told, threads,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
@@ -77,8 +68,8 @@ def entries(fingerprint):
             U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: q×p
 
         rows, M, made and base are changed in place. made: `small.Makers`, used where `exact`, that
-        is while nothing has been dropped and there is no noise. norms: the lengths of X's rows.
-        Y: n×q. fading: the root of `forgetting`. most: what steps together may reach. told
+        is while nothing has been dropped and there is no noise. Y: n×q. fading: the root of
+        `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. told
         (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts. threads: how
         many share the p dimension.
         Returns stored, W, exact, sigma, shift, folds, the energy that was dropped, and how many
@@ -89,27 +80,34 @@ def entries(fingerprint):
         f, alpha, nothing = np.empty(q), np.empty(q), np.empty(0)
         products = np.empty(room + q)
         for row in range(len(X)):
-            x, norm, k = X[row], norms[row], len(W)
-            scale = 1 / norm if norm > 0 else 0.0
+            x, k = X[row], len(W)
             met = products[: stored + 1 + q]
-            meet(rows, stored, base, x, scale, nothing, met, threads)
-            raw, square = met[:stored].copy().reshape(1, stored), met[stored]
+            meet(rows, stored, base, x, 1.0, nothing, met, threads)
+            norm, size = np.sqrt(met[stored]), np.sqrt(met[stored])
+            if not safe[0] < norm < safe[1]:
+                norm = length_of(x)
+                scale = 1 / norm if norm > 0 else 0.0
+                meet(rows, stored, base, x, scale, nothing, met, threads)
+                size = np.sqrt(met[stored])
+            # From here on the row, of length `size` behind the others, stands for a unit vector.
+            scale = 1 / size if size > 0 else 0.0
+            raw = scale * met[:stored].copy().reshape(1, stored)
             for h in range(q):
-                f[h] = norm * (met[stored + 1 + h] + dot(shift[h], raw[0]))
-            # Take the row apart, as `frame.split` does: x / norm = U c + t o, t o = g − A Q.
-            C, A, left, rounding = gram.project(W, M, raw, np.full((1, 1), square))
+                f[h] = norm * (scale * met[stored + 1 + h] + dot(shift[h], raw[0]))
+            # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
+            C, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
             lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
             if new and not gram.trusted(lost_here, rounding, most_lost):
                 formed, along = True, A[0]
-                meet(rows, stored, base, x, scale, -along, met, threads)
-                square, length = met[stored], np.sqrt(met[stored])
-                new = length > cutoff * (np.hypot(1.0, made_by(made, along)) if exact else 1.0)
+                meet(rows, stored, base, x, 1 / norm, -along, met, threads)
+                size = np.sqrt(met[stored])
+                new = size > cutoff * (np.hypot(1.0, made_by(made, along)) if exact else 1.0)
                 if new:
-                    raw = (met[:stored] / length).reshape(1, stored)
+                    raw = met[:stored].copy().reshape(1, stored) / size
                     D, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
-                    C, A, raw = C + length * D, length * A, length * raw
-                    t, new = length * np.sqrt(max(left[0, 0], 0.0)), left[0, 0] > 0.25
+                    C, t = C + size * D, size * np.sqrt(max(left[0, 0], 0.0))
+                    new = left[0, 0] > 0.25
             if not new:
                 t = 0.0
             # Fit, with everything divided by |x|: Δw = (t o + U E Eᵀ c) residual / (gᵀPg + R).
@@ -125,7 +123,7 @@ def entries(fingerprint):
             step, length = 0.0, np.sqrt(reach)
             for h in range(q):
                 residual = Y[row, h] - f[h]
-                alpha[h] = residual * scale * (length / total) if total > 0 else 0.0
+                alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
                 told[row, 3 + h] = f[h]
                 told[row, 3 + q + h] = residual * (R / total) if 0 < total < np.inf else residual
                 step = np.hypot(step, alpha[h])
@@ -138,14 +136,17 @@ def entries(fingerprint):
             seen, count = np.zeros(k + 1), k
             seen[:k] = fading * sigma
             if new:
+                if not step < size * most:  # along so short a row the step would be no number
+                    rows[stored] *= rows.dtype.type(1 / size)
+                    size, scale = 1.0, 1.0
                 for j in range(stored):
-                    M[stored, j] = M[j, stored] = raw[0, j]
+                    M[stored, j] = M[j, stored] = size * raw[0, j]
                     if exact:
                         made[stored, j] = along[j] if formed else 0.0
-                M[stored, stored] = square
+                M[stored, stored] = size * size
                 if exact:
-                    made[stored, stored] = 1.0
-                W = gram.extended(W, A, np.full((1, 1), 1 / t))
+                    made[stored, stored] = 1.0 if formed else scale
+                W = gram.extended(W, size * A, np.full((1, 1), 1 / (size * np.sqrt(left[0, 0]))))
                 stored, count = stored + 1, k + 1
             wider = np.zeros((q, stored))
             wider[:, : shift.shape[1]] = shift
@@ -181,7 +182,7 @@ def entries(fingerprint):
                 shift = np.zeros((q, stored))
         return stored, W, exact, sigma, shift, folds, lost, len(X)
 
-    return norms, walk
+    return walk
 
 
-norms, walk = entries(FINGERPRINT)
+walk = row_loop(FINGERPRINT)

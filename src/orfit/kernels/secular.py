@@ -112,32 +112,33 @@ def nearly_apart(s, z, i, j):
     That is so where they are in one place, or where one z is nothing beside the other. Nothing is
     what is small beside the scales of both.
     """
-    length = np.hypot(z[i], z[j])
-    between = (z[i] / length) * (z[j] / length) * (s[j] - s[i]) * (s[j] + s[i])
-    return abs(between) <= 8 * EPS * s[j] * np.hypot(s[i], length)
+    square = z[i] * z[i] + z[j] * z[j]
+    between = abs(z[i] * z[j]) * (s[j] - s[i]) * (s[j] + s[i])
+    return between <= 8 * EPS * s[j] * np.sqrt(s[i] * s[i] + square) * square
 
 
 @compiled
-def rank_one(s, z, threads):
-    """Roots of the eigenvalues of diag(s²) + z zᵀ, falling, as s must, and eigenvectors as rows.
+def rank_one(sigma, z, threads):
+    """Roots of the eigenvalues of diag(sigma²) + z zᵀ, falling, as sigma, and eigenvectors as rows.
 
     Deflation and the recomputed z (Gu, Eisenstat 1994), which makes the vectors orthogonal to
     rounding however close the roots are, are those of LAPACK's dlasd2 and dlasd3. What is deflated
-    is small beside its own s, not beside the largest: each root is as accurate as s and z are.
+    is small beside its own scale, not beside the largest: each root is as accurate as its data are.
     """
-    n = len(s)
-    values, vectors = np.empty(n), np.zeros((n, n))
-    largest = max(s[0], np.abs(z).max())
-    if largest == 0:
-        largest = 1.0
-    # Beside the largest, what has no square is nothing.
-    s, z1 = s / largest, z / largest
-    for j in range(n):
-        if s[j] < TINY:
-            s[j] = 0.0
+    n = len(sigma)
+    values, vectors, work = np.empty(n), np.zeros((n, n)), np.empty((n + 7, n))
+    s, z1, t, z2 = work[0], work[1], work[2], work[3]
+    again, found, angle = work[4], work[5], work[6]
     order = np.empty((4, n), np.int64)
     poles, fixed = order[0], order[1]  # what is left after deflation, rising; what is done already
-    angle = np.empty(n)
+    largest = sigma[0]
+    for j in range(n):
+        largest = max(largest, abs(z[j]))
+    largest = largest if largest > 0 else 1.0
+    for j in range(n):  # beside the largest, what has no square is nothing
+        s[j], z1[j] = sigma[j] / largest, z[j] / largest
+        if s[j] < TINY:
+            s[j] = 0.0
     r = d = turns = 0
     for j in range(n - 1, -1, -1):
         if abs(z1[j]) <= 8 * EPS * s[j] or abs(z1[j]) < TINY:
@@ -148,7 +149,7 @@ def rank_one(s, z, threads):
             angle[turns] = np.arctan2(z1[before], z1[j])
             order[2, turns], order[3, turns] = before, j
             turns += 1
-            z1[j] = np.hypot(z1[before], z1[j])
+            z1[j] = np.sqrt(z1[before] ** 2 + z1[j] ** 2)
             cosine, sine = np.cos(angle[turns - 1]), np.sin(angle[turns - 1])
             one, other_one = s[before], s[j]
             s[before] = np.hypot(sine * other_one, cosine * one)
@@ -159,15 +160,14 @@ def rank_one(s, z, threads):
         else:
             poles[r] = j
             r += 1
-    t, z2, again, found = np.empty(r), np.empty(r), np.empty(r), np.empty(n)
     for j in range(r):
         t[j] = s[poles[j]]
         z2[j] = z1[poles[j]] ** 2
-    delta = np.empty((r, r))  # delta[i, j] = t_j² − λ_i
+    delta = work[7:]  # delta[i, j] = t_j² − λ_i
     if r >= LARGE and threads > 1:
-        secular_roots_shared(t, z2, delta, threads)
+        secular_roots_shared(t[:r], z2[:r], delta, threads)
     else:
-        secular_roots_part(t, z2, delta, 0, r)
+        secular_roots_part(t[:r], z2[:r], delta, 0, r)
     for i in range(r):
         found[i] = np.sqrt(max(t[i] * t[i] - delta[i, i], 0.0))
         again[i] = -delta[r - 1, i]

@@ -68,8 +68,6 @@ class Compiled:
             return PLAIN.learn(learner, X, Y)
         q = math.prod(offset.shape[1:])
         told = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
-        if told is None:
-            return PLAIN.learn(learner, X, Y)
         told[:, 3 : 3 + q] += offset[: len(told)].reshape(-1, q)
         return learner.count_told(told, X, Y, labels)
 
@@ -104,10 +102,10 @@ class Coordinates:
         Z = np.vstack([parts.C, parts.T]).astype(inside.frame.rows.dtype)
         columns = Z.shape[1] // len(X)
         targets = labels - F
-        told, refused = None, None
+        refused = None
         if columns == 1 and learner.best_alone(len(X)) is COMPILED:
             told = walk_on(learner, inside, np.asfortranarray(Z), targets.reshape(len(X), -1))
-        if told is None:
+        else:
             told, refused = _each(learner, inside, Z, targets.reshape(Z.shape[1], -1), columns)
         memory.take_over(inside, parts)
         q = math.prod(F.shape[1:])
@@ -137,7 +135,7 @@ def _each(
     return np.array(told), None
 
 
-def walk_on(learner: "OneStep", memory: Any, G: Any, Y: Array) -> Array | None:
+def walk_on(learner: "OneStep", memory: Any, G: Any, Y: Array) -> Array:
     """Learn G's columns by the compiled loop, until all are learned or a step overflows."""
     told = np.empty((0, 3 + 2 * Y.shape[1]))
     while True:
@@ -150,8 +148,6 @@ def walk_on(learner: "OneStep", memory: Any, G: Any, Y: Array) -> Array | None:
             forgetting=learner.forgetting,
             most=learner.most,
         )
-        if more is None:
-            return None
         told = np.concatenate([told, more]) if len(told) else more
         if len(told) == len(Y):
             return told
@@ -167,8 +163,8 @@ class Auto:
 
     The compiled loop takes half a minute to compile when it is first used on a machine, and a
     second to load later: it is used by learners that have as many rows, or rows × parameters.
-    Coordinates pay from some rows and parameters on; with few directions only where no loop is
-    compiled, which is as fast there. Rows are taken `most_rows` at a time.
+    Coordinates pay from some rows and parameters on; where there is a compiled loop, from a basis
+    on that no cache holds. Rows are taken `most_rows` at a time.
     """
 
     compiled_rows: int = 2000
@@ -176,7 +172,7 @@ class Auto:
     most_rows: int = 256
     coordinate_columns: int = 8
     coordinate_parameters: int = 1 << 12
-    coordinate_directions: int = 30
+    coordinate_numbers: int = 1 << 22
 
     def alone(self, learner: "OneStep", rows: int) -> Way:
         """For a row by itself, as one of so many."""
@@ -186,13 +182,13 @@ class Auto:
 
     def choose(self, learner: "OneStep", rows: int, outputs: int = 1) -> Way:
         """For so many rows, with so many gradients each."""
-        alone = self.alone(learner, rows)
+        alone, size = self.alone(learner, rows), learner.model.size
         if (
             rows < 2
             or rows * outputs < self.coordinate_columns
-            or learner.model.size < self.coordinate_parameters
+            or size < self.coordinate_parameters
             or not learner.can(COORDINATES)
-            or (alone is COMPILED and learner.memory.rank < self.coordinate_directions)
+            or (alone is COMPILED and learner.memory.rank * size < self.coordinate_numbers)
         ):
             return alone
         return COORDINATES

@@ -222,8 +222,8 @@ class Basis(Memory):
         self.frame.append(parts)  # first, since it may fail for want of memory
         self.frame.move(np.asarray(within.w, np.float64))
         self.frame.reach = within.reach
-        U = (within.W @ np.asarray(within.rows[: within.stored], np.float64)).T
-        self.frame.turn(U)
+        rows = np.asarray(within.rows[: within.stored], np.float64)
+        self.frame.turn(small.product(within.W, rows).T)
         self.frame.makers = None
         self.seen, self._lost = inside.seen, inside._lost
         self.frame.settle()

@@ -22,13 +22,11 @@ def kernels() -> ModuleType | None:
     return compiled
 
 
-def walk(
-    memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float
-) -> Array | None:
+def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float) -> Array:
     """Learn G's columns one after another: n×(3 + 2q), see `kernels.walk`.
 
     Y: n×q. most: what a parameter may reach. Stops short, with fewer rows told, where a step might
-    overflow. None, and nothing learned, where a length is so small that its inverse is no number.
+    overflow.
     """
     compiled, frame = kernels(), memory.frame
     assert compiled is not None
@@ -38,12 +36,6 @@ def walk(
     X = gradients.T
     if not X.flags.writeable:  # numba compiles anew for read-only arrays
         X = X.copy()
-    norms = compiled.norms(X)
-    least, greatest = tall.SAFE[X.dtype]
-    for row in np.flatnonzero(~((norms > least) & (norms < greatest))):
-        norms[row] = tall.norm(X[row])
-        if 0 < norms[row] < 1 / greatest**2:
-            return None
     exact = frame.makers is not None and noise == 0
     made = np.zeros(frame.M.shape if exact else (0, 0))
     if exact:
@@ -63,11 +55,11 @@ def walk(
         frame.shift,
         frame.folds,
         X,
-        norms,
         np.ascontiguousarray(Y),
         noise,
         math.sqrt(forgetting),
         tall.cutoff(X.dtype),
+        tall.SAFE[X.dtype],
         gram.most_lost(X.dtype),
         most - frame.reach,
         told,

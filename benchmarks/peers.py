@@ -30,10 +30,10 @@ def drifting_stream(p, seed=0):
 
 def orfit_limited(p):
     import orfit
-    from orfit.learners import onestep
+    from orfit.learners.rows import Auto
 
-    onestep.WORTH_ROWS = 0  # the stream is short; what is compared is the long run
-    learner = orfit.ORFit(orfit.Linear(p), 100)
+    # The stream is short; what is compared is the long run.
+    learner = orfit.ORFit(orfit.Linear(p), 100, rows=Auto(compiled_rows=0))
     learner.learn(np.zeros(p), 0.0)
     return learner.learn, learner.predict
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import orfit
-from orfit import small
 
 
 def stream(p, n):
@@ -33,6 +32,8 @@ def test_learn_batch(benchmark):
     benchmark(learner.learn_batch, X, y)
 
 
-def test_least_direction(benchmark):
-    R = np.asfortranarray(np.linalg.qr(np.random.default_rng(0).standard_normal((101, 101)))[1])
-    benchmark(small.least, R)
+def test_rank_one_eigenproblem(benchmark):
+    from orfit import kernels
+
+    sigma = np.linspace(2, 1, 101)
+    benchmark(kernels.rank_one, sigma, np.random.default_rng(0).standard_normal(101), 1)

@@ -132,7 +132,7 @@ def test_a_row_meets_all_that_is_stored(threads, seed, s, p):
     for A in (np.empty(0), rng.standard_normal(s)):
         expected = 0.5 * x + A @ rows[: len(A)]
         out = np.empty(s + 3)
-        kernels.meet(rows, s, base, x, 0.5, A, out, threads)
+        kernels.read(rows, s, base, x, 0.5, A, out, threads)
         assert np.abs(rows[s] - expected).max() <= 1e-13
         products = np.concatenate([rows @ expected, base @ expected])
         assert np.abs(out - products).max() <= 1e-12 * p

@@ -45,9 +45,9 @@ def test_the_split_is_that_of_the_whole_p(rng):
     memory = filled(rng)
     G = outer_products(rng, 4)
     P, past = dense(memory), memory.split(G, R)
-    assert past.root.T @ past.root == pytest.approx(np.asarray(G.T @ P @ G))
+    assert past.factor.T @ past.factor == pytest.approx(np.asarray(G.T @ P @ G))
     for j in range(4):
-        (moved, _), length = past.move(past.root[:, j : j + 1])
+        (moved, _), length = past.move(past.factor[:, j : j + 1])
         moved = moved[:, 0]
         assert np.asarray(moved) == pytest.approx(np.asarray(P @ G[:, j]))
         assert length == pytest.approx(float(torch.linalg.vector_norm(moved)))
@@ -70,7 +70,7 @@ def test_of_one_layer_and_one_gradient_nothing_is_lost(rng):
     for memory, kind in ((Layers([(3, 5)], every=1), torch.tensor), (Unlimited(), np.array)):
         memory.bind(kind(first[:, 0]))
         memory.fold(memory.split(kind(first), R))
-        root = memory.split(kind(then), R).root
+        root = memory.split(kind(then), R).factor
         remaining.append(root.T @ root)
     assert remaining[0] == pytest.approx(remaining[1])
 
@@ -82,7 +82,7 @@ def test_a_gradient_of_zeros_and_a_memory_without_noise(rng):
     assert past.novelty == 0
     assert not past.displacement(np.zeros((2, 1))).any()
     memory.fold(past)
-    assert np.isfinite(memory.split(outer_products(rng, 2), R).root).all()
+    assert np.isfinite(memory.split(outer_products(rng, 2), R).factor).all()
     with pytest.raises(ValueError, match="needs noise"):
         memory.split(zeros)
     with pytest.raises(ValueError, match="21 parameters, not 20"):

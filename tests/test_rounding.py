@@ -76,7 +76,7 @@ def test_another_noise_on_the_same_memory(rng):
         U, sigma = memory.U, memory.sigma
         P = np.eye(8) - (U * (sigma**2 / (sigma**2 + noise))) @ U.T
         past = memory.split(G, noise)
-        assert past.root.T @ past.root == pytest.approx(G.T @ P @ G)
+        assert past.factor.T @ past.factor == pytest.approx(G.T @ P @ G)
         memory.fold(past)
 
 
@@ -316,16 +316,17 @@ def test_a_chain_of_blocks_each_mostly_along_its_predecessor(m, share, dtype, rn
 
 
 def test_a_frame_that_has_drifted_is_cured(rng):
-    """What M knows of the drift is taken out when rows are folded, with no look at the rows."""
+    """Every other fold M is measured, and W put right."""
     frame = Frame(np.empty(50), 10)
     frame.replace(np.linalg.qr(rng.standard_normal((50, 6)))[0])
     frame.W = np.eye(6) + 1e-6 * rng.standard_normal((6, 6))
     frame.turn(np.linalg.qr(rng.standard_normal((6, 4)))[0])
-    frame.folds = gram.FOLDS_BETWEEN_CURES - 1
+    frame.folds = 1
+    assert gram.measure_now(2, 4)
     frame.append(split(frame, np.asfortranarray(rng.standard_normal((50, 7))), None))
     assert frame.waiting is not None
     frame.keep_first(4)
-    frame.settle()
+    frame.make_room()
     U = frame.combine(np.eye(4))
     assert np.abs(U.T @ U - np.eye(4)).max() <= 1e-10
 

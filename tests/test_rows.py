@@ -425,3 +425,88 @@ def test_whatever_comes_after_whatever_all_ways_agree(seed, tmp_path):
         assert learner.memory.sigma == pytest.approx(plain.memory.sigma, rel=1e-9)
         U = learner.memory.U
         assert np.abs(U.T @ U - np.eye(U.shape[1])).max() <= 1e-12
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("memory", "p"),
+    [
+        (orfit.memory.Latest(4), 6),
+        (orfit.memory.Random(4), 6),
+        (orfit.memory.Latest(20), 30),
+        (orfit.memory.Principal(4), 6),
+        (orfit.memory.Principal(10), 40),
+    ],
+)
+def test_directions_that_are_replaced_for_ever_stay_orthonormal(memory, p, dtype, rng):
+    """What each lacks of being orthogonal must not be handed on, and grow like a power."""
+    memory = copy.deepcopy(memory)
+    for _ in range(3000):
+        memory.absorb(rng.standard_normal(p).astype(dtype))
+    U = memory.U.astype(float)
+    bound = 1e-10 if dtype == np.float64 else 2e-4
+    assert np.abs(U.T @ U - np.eye(U.shape[1])).max() <= bound
+
+
+def test_a_long_stream_of_few_directions_and_little_noise(rng):
+    X = rng.standard_normal((100_000, 6)) @ rng.standard_normal((6, 40))
+    X = (X + 1e-3 * rng.standard_normal(X.shape)).astype(np.float32)
+    learner = orfit.ORFit(orfit.Linear(40), 10, w0=np.zeros(40, np.float32), rows="compiled")
+    learner.learn_each(X, X[:, 0])
+    U = learner.memory.U.astype(float)
+    assert np.abs(U.T @ U - np.eye(10)).max() <= 1e-4
+
+
+@every_way
+def test_what_the_compiled_loop_leaves_to_the_plain_step(rows):
+    """Rows and steps at the ends of the range: the same answers, or the same refusal."""
+    X = np.random.default_rng(0).standard_normal((4, 5))
+    X[2] *= 1e-310
+    learner = on(rows)(orfit.Linear(5), 3)
+    learner.learn_each(X, [1.0, 1.0, 0.0, 1.0])
+    assert np.isfinite(learner.memory.sigma).all()
+    assert learner.memory.rank == 3
+    learner, x = on(rows)(orfit.Linear(3), 2, noise=1.0), np.array([1e200, 0, 0])
+    learner.learn(x, 1.0)
+    learner.learn(x, 3.0)
+    assert learner.predict(x) == pytest.approx(2.0)
+    learner = on(rows)(orfit.Linear(3), 2)
+    learner.learn([1.0, 0, 0], 1e300)
+    with pytest.raises(ValueError, match="leaves the finite numbers"):
+        learner.learn([1e10, 0, 0], 1.0)
+    assert learner.seen == 1
+    learner = on(rows)(orfit.Linear(6), 3, noise=0.1)
+    learner.learn_each(np.zeros((2, 6)), np.zeros(2))
+    assert learner.seen == 2
+
+
+@every_way
+@pytest.mark.parametrize(("dtype", "short", "y"), [("d", 1e-149, 1e165), ("f", 1e-14, 1e28)])
+def test_a_step_along_a_short_row(rows, dtype, short, y):
+    """Its coefficient may be no number where it is one itself."""
+    X = np.random.default_rng(0).standard_normal((2, 5))
+    X[1] += X[0]
+    X[0] *= short
+    learner = on(rows)(orfit.Linear(5), 3, w0=np.zeros(5, dtype))
+    learner.learn_each(X, [0.0, y])
+    assert np.isfinite(learner.w).all()
+    assert learner.predict(X[1]) == pytest.approx(y, rel=1e-4)
+
+
+@every_way
+def test_no_way_loses_count_of_how_large_w_is(rows):
+    w0 = np.zeros(2, np.float32)
+    learner = on(rows)(orfit.Linear(2), orfit.memory.Nothing(), w0=w0)
+    x = np.eye(2) * 1e-6
+
+    def go_on():
+        for _ in range(40):
+            learner.learn_each(x, np.array([learner.predict(x[0]) + 5e31, 0]))
+
+    with pytest.raises(ValueError, match="overflows"):
+        go_on()
+    before = learner.memory.reach
+    with pytest.raises(ValueError, match="overflows"):
+        learner.learn(x[0], 1e35)
+    assert learner.memory.reach == before
+    assert np.isfinite(learner.w).all()

@@ -496,10 +496,10 @@ def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, ex
     assert len(T) == len(tall.orthonormalise(G, none, tall.norms(G), None)[1])
     rows, base = A.T.copy(), rng.standard_normal((2, p)).astype(kind)
     tensors = torch.from_numpy(rows.copy()), torch.from_numpy(base.copy())
-    for ours, theirs in zip(tall.meet(*tensors, g), tall.meet(rows, base, G), strict=True):
+    for ours, theirs in zip(tall.read(*tensors, g), tall.read(rows, base, G), strict=True):
         close(ours, theirs, 50 * (scale + scale**2))
     shift = rng.standard_normal((2, k))
-    close(tall.moved(tensors[1], tensors[0], shift), tall.moved(base, rows, shift), 50)
+    close(tall.written_out(tensors[1], tensors[0], shift), tall.written_out(base, rows, shift), 50)
     if k < 2:
         return
     for more, M in ((None, np.eye(k)), (G, np.eye(k + n))):

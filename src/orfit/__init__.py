@@ -3,7 +3,7 @@
 from importlib.metadata import version
 from typing import Any
 
-from orfit import datasets, memory
+from orfit import datasets, measures, memory
 from orfit.checkpoint import CheckpointError
 from orfit.learners import (
     EKF,
@@ -53,6 +53,7 @@ __all__ = [
     "Updates",
     "datasets",
     "load",
+    "measures",
     "memory",
     "warm_up",
 ]

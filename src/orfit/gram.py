@@ -23,8 +23,10 @@ ORTHONORMAL = {np.dtype(np.float64): 2e-12, np.dtype(np.float32): 1e-5}
 # a direction: rounding grows as much, and gradients that come later would make it grow in turn.
 LONGEST_TAKEN, LONGEST_DIRECTION = 8.0, 64.0
 
-# Turning and folding round W M Wᵀ off I by about eps each time. After so many folds W is put right.
-FOLDS_BETWEEN_CURES = 8
+# Folding rounds the rows, and M does not see it. A new direction inherits what others lack of being
+# orthonormal, times |c| / t, so that it would grow like a power: after every so many folds M is
+# measured, k² p, and W put right. The more directions, the less that is beside all else.
+DIRECTIONS_PER_FOLD = 16
 
 
 def most_lost(dtype: np.dtype[np.floating]) -> float:
@@ -92,6 +94,11 @@ def extended(W: Array, A: Array, K: Array) -> Array:
     wider[k:, :s] = -combinations(K, A)
     wider[k:, s:] = K
     return wider
+
+
+def measure_now(folds: int, k: int) -> bool:
+    """Whether M is to be measured after that many folds."""
+    return folds % max(2, k // DIRECTIONS_PER_FOLD) == 0
 
 
 def cured(W: Array, M: Array) -> Array:

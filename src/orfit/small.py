@@ -138,7 +138,7 @@ class Makers:
     def __init__(self, rows: Array | None = None) -> None:
         self.rows = np.empty((0, 0), order="F") if rows is None else rows
 
-    def doubt(self, coordinates: Array, length: float) -> float:
+    def uncertainty(self, coordinates: Array, length: float) -> float:
         """What rounding is measured by: a row's length, and its coefficients in the makers."""
         if not coordinates.size:
             return length
@@ -166,8 +166,8 @@ def staircase(
 
     R: of a QR of what was left of columns with lengths `norms` and coordinates C (k×n) along the
     past. Gram–Schmidt, twice, in the order of the columns; a remainder up to cutoff times what
-    `makers` doubt (None: the column's length alone) is rounding and makes no step. K is None for
-    the identity, where every column is new. The third result: the makers, grown.
+    `makers` are uncertain of (None: the column's length) is rounding and makes no step. K is None
+    for the identity, where every column is new. The third result: the makers, grown.
     """
     n = R.shape[1]
     most = min(R.shape)
@@ -183,14 +183,14 @@ def staircase(
             T[:r, j] += c
         length = frobenius(v)
         along = np.concatenate([C[:, j], T[:r, j]])
-        doubt = norms[j] if makers is None else makers.doubt(along, norms[j])
-        if length > cutoff * doubt and r < most:
+        uncertainty = norms[j] if makers is None else makers.uncertainty(along, norms[j])
+        if length > cutoff * uncertainty and r < most:
             K[:, r], T[r, j] = v / length, length
             makers = None if makers is None else makers.grown(along, length, norms[j])
             r += 1
         else:
             # What is rounding must not be fitted either.
-            T[:r, j][np.abs(T[:r, j]) <= cutoff * doubt] = 0.0
+            T[:r, j][np.abs(T[:r, j]) <= cutoff * uncertainty] = 0.0
     if r == n == len(R):
         return None, R, makers
     return K[:, :r], T[:r], makers

@@ -5,7 +5,7 @@ k + n (directions kept, columns arriving). Few operations cross from tall to sma
 inner products, subtracting a combination, orthonormalising a block, moving along directions,
 folding some rows of a basis into the rest. They are here and nowhere else, sums, maxima and
 finiteness included, for NumPy arrays; another kind of array registers its own
-(`functools.singledispatch`), as `tall_torch` does for tensors. A step needs one of them, `meet`.
+(`functools.singledispatch`), as `tall_torch` does for tensors. A step needs one of them, `read`.
 
 Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
@@ -105,10 +105,11 @@ def inner(A: Any, B: Any) -> Array:
 
 @functools.singledispatch
 def gram(A: Any) -> Array:
-    """Aᵀ A, small: its upper triangle. It, too, is summed over shards of p."""
+    """Aᵀ A, small. It, too, is summed over shards of p."""
     if not A.shape[1]:
         return np.zeros((0, 0))
-    return np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64)
+    upper = np.triu(np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64))
+    return upper + np.triu(upper, 1).T
 
 
 @functools.singledispatch
@@ -202,8 +203,8 @@ def one_direction(
     """The common case: one gradient."""
     length = norm(G[:, 0])
     along = C[:, 0]
-    doubt = norms[0] if makers is None else makers.doubt(along, norms[0])
-    if length <= cutoff(G.dtype) * doubt:
+    uncertainty = norms[0] if makers is None else makers.uncertainty(along, norms[0])
+    if length <= cutoff(G.dtype) * uncertainty:
         return G[:, :0], np.empty((0, 1)), makers
     grown = None if makers is None else makers.grown(along, length, norms[0])
     return G / length, np.array([[length]]), grown
@@ -227,7 +228,7 @@ BLOCK = 1 << 20
 
 
 @functools.singledispatch
-def meet(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
+def read(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
     """Products of G (p×n) with rows (s×p) and parameters (q×p), n×(s + q), and with itself, n×n.
 
     The one reduction over p of a step; on shards of p this is what is summed over them.
@@ -239,12 +240,11 @@ def meet(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
             part[:] = inner(held.T, G).T
     if n == 1:
         return products, np.array([[float(DOT[G.dtype](G[:, 0], G[:, 0]))]])
-    upper = gram(G)
-    return products, np.triu(upper) + np.triu(upper, 1).T
+    return products, gram(G)
 
 
 @functools.singledispatch
-def moved(base: Any, rows: Any, shift: Array) -> Any:
+def written_out(base: Any, rows: Any, shift: Array) -> Any:
     """Base + shift rows (q×p): the parameters, written out."""
     w = np.array(base, order="C")
     if shift.size:

@@ -110,12 +110,12 @@ def _(A: Tensor) -> float:
     return float(A.abs().max()) if A.numel() else 0.0
 
 
-@tall.meet.register
+@tall.read.register
 def _(rows: Tensor, base: Tensor, G: Tensor) -> tuple[Array, Array]:
     return np.hstack([_down(G.T @ rows.T), _down(G.T @ base.T)]), _down(G.T @ G)
 
 
-@tall.moved.register
+@tall.written_out.register
 def _(base: Tensor, rows: Tensor, shift: Array) -> Tensor:
     return torch.addmm(base, _up(base, shift), rows)
 

@@ -18,8 +18,10 @@ import orfit
 from orfit import datasets
 from orfit.door import Array
 from orfit.experiments import report
-from orfit.experiments.digits import CLASSES, forgetting, random_features
+from orfit.experiments.by_class import CLASSES, draw, learn_by_class, note
+from orfit.experiments.digits import random_features
 from orfit.experiments.report import Curves, Tick
+from orfit.measures import backward_transfer, forgetting
 from orfit.memory import FrequentDirections, Principal, Sketch
 
 TITLE = "Ten classes of MNIST, one after another, in one pass"
@@ -125,10 +127,10 @@ def run(settings: Settings, tick: Tick) -> Curves:
     curves = Curves()
     featured = Data(features(data.X), data.classes, features(data.X_test), data.classes_test)
     for method, learner in learners(settings).items():
-        _note(curves, method, learned_by_class(learner, featured, settings.block, tick))
+        note(curves, method, learned_by_class(learner, featured, settings.block, tick))
     few = data.part(settings.tangent_images)
     network = tangent_network(settings)
-    _note(curves, "tangent", learned_by_class(network, few, settings.tangent_block, tick))
+    note(curves, "tangent", learned_by_class(network, few, settings.tangent_block, tick))
     curves.facts["ridge"] = np.array([ridge(featured, R) for R in (settings.noise, *RIDGES)])
     return curves
 
@@ -144,30 +146,14 @@ def ridge(data: Data, noise: float) -> float:
 
 
 def learned_by_class(learner: Any, data: Data, block: int, tick: Tick) -> Array:
-    """Accuracy after each class, on each class: (10, 10)."""
-    accuracy = np.empty((CLASSES, CLASSES))
-    for stage in range(CLASSES):
-        X = data.X[data.classes == stage]
-        Y = np.tile(np.eye(CLASSES)[stage], (len(X), 1))
+    """Accuracy after each class, learned in blocks, on each class: (10, 10)."""
+
+    def learn(X: Array, Y: Array) -> None:
         for start in range(0, len(X), block):
             learner.learn_batch(X[start : start + block], Y[start : start + block])
-        guess = learner.predict(data.X_test).argmax(axis=1)
-        for digit in range(CLASSES):
-            accuracy[stage, digit] = (guess[data.classes_test == digit] == digit).mean()
-        tick()
-    return accuracy
 
-
-def _note(curves: Curves, method: str, accuracy: Array) -> None:
-    curves.facts[method] = accuracy
-    for digit in range(CLASSES):
-        stages = np.arange(1, CLASSES + 1)
-        curves.add(method, f"accuracy_{digit}", stages, accuracy[None, :, digit])
-
-
-def backward_transfer(accuracy: Array) -> float:
-    """How much better a class is known in the end than just after it came, on average."""
-    return float((accuracy[-1] - np.diag(accuracy))[:-1].mean())
+    train, test = (data.X, data.classes), (data.X_test, data.classes_test)
+    return learn_by_class(learn, learner.predict, train, test, tick)
 
 
 def tables(curves: Curves, settings: Settings) -> list[Any]:
@@ -192,17 +178,10 @@ def _named(name: str, method: str, settings: Settings) -> str:
 
 def figure(curves: Curves, settings: Settings) -> Any:
     made, axes = report.panels(len(NAMES) // 2, 2.9, 3.3, rows=2)
-    for axis, (method, name) in zip(axes.flat, NAMES.items(), strict=True):
+    titles = {}
+    for method, name in NAMES.items():
         accuracy = curves.facts[method]
-        known = np.where(np.tri(CLASSES, dtype=bool), 100 * accuracy, np.nan)
-        image = axis.imshow(known, vmin=0, vmax=100, cmap="viridis")
         title = _named(name, method, settings).replace(", ", "\n", 1)
-        axis.set_title(f"{title}\n{100 * accuracy[-1].mean():.1f} %", fontsize=9)
-        axis.set_xticks(range(CLASSES))
-        axis.set_yticks(range(CLASSES))
-    for axis in axes[-1]:
-        axis.set_xlabel("tested on class")
-    for axis in axes[:, 0]:
-        axis.set_ylabel("after learning class")
-    made.colorbar(image, ax=axes, label="test accuracy (%)", shrink=0.8)
+        titles[f"{title}\n{100 * accuracy[-1].mean():.1f} %"] = accuracy
+    draw(axes, titles, made)
     return made

@@ -16,10 +16,11 @@ import numpy as np
 import orfit
 from orfit.door import Array
 from orfit.experiments import report
+from orfit.experiments.by_class import CLASSES, draw, learn_by_class, note
 from orfit.experiments.report import Curves, Tick
+from orfit.measures import forgetting
 
 TITLE = "Digits, one class after another, in one pass"
-CLASSES = 10
 
 
 @dataclass(frozen=True)
@@ -73,25 +74,6 @@ def load_digits(settings: Settings) -> tuple[Array, Array, Array, Array]:
     return images[train], classes[train], images[test], classes[test]
 
 
-def learn_by_class(learner: Any, data: tuple[Array, Array, Array, Array], tick: Tick) -> Array:
-    """Accuracy after each class, on each class: (10, 10)."""
-    X, classes, X_test, classes_test = data
-    accuracy = np.empty((CLASSES, CLASSES))
-    for stage in range(CLASSES):
-        now = classes == stage
-        learner.learn_each(X[now], np.eye(CLASSES)[classes[now]])
-        guess = learner.predict(X_test).argmax(axis=1)
-        for digit in range(CLASSES):
-            accuracy[stage, digit] = (guess[classes_test == digit] == digit).mean()
-        tick()
-    return accuracy
-
-
-def forgetting(accuracy: Array) -> float:
-    """How far a class fell from its best, on average over the classes but the last."""
-    return float((accuracy.max(axis=0) - accuracy[-1])[:-1].mean())
-
-
 def ticks(settings: Settings) -> int:
     return len(NAMES) * CLASSES
 
@@ -100,12 +82,10 @@ def run(settings: Settings, tick: Tick) -> Curves:
     data = load_digits(settings)
     features = random_features(data[0].shape[1], settings.features, settings.seed)
     model = orfit.Linear(settings.features, heads=CLASSES, features=features)
-    curves, stages = Curves(), np.arange(1, CLASSES + 1)
+    curves = Curves()
     for method, learner in learners(settings, model).items():
-        accuracy = learn_by_class(learner, data, tick)
-        curves.facts[method] = accuracy
-        for digit in range(CLASSES):
-            curves.add(method, f"accuracy_{digit}", stages, accuracy[None, :, digit])
+        accuracy = learn_by_class(learner.learn_each, learner.predict, data[:2], data[2:], tick)
+        note(curves, method, accuracy)
     return curves
 
 
@@ -125,15 +105,10 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
 
 def figure(curves: Curves, settings: Settings) -> Any:
     made, axes = report.panels(len(NAMES), 2.6, 3.5)
-    for axis, (method, accuracy) in zip(axes, curves.facts.items(), strict=True):
-        # Classes that have not arrived yet have nothing to forget: left white.
-        known = np.where(np.tri(CLASSES, dtype=bool), 100 * accuracy, np.nan)
-        image = axis.imshow(known, vmin=0, vmax=100, cmap="viridis")
-        axis.set_title(f"{NAMES[method]}\n{100 * accuracy[-1].mean():.1f} % in the end")
-        axis.set_xlabel("tested on class")
-        axis.set_xticks(range(CLASSES))
-        axis.set_yticks(range(CLASSES))
-    axes[0].set_ylabel("after learning class")
-    made.colorbar(image, ax=axes, label="test accuracy (%)", shrink=0.8)
+    titles = {
+        f"{NAMES[method]}\n{100 * accuracy[-1].mean():.1f} % in the end": accuracy
+        for method, accuracy in curves.facts.items()
+    }
+    draw(axes, titles, made)
     made.suptitle("Digits learned one class after another, in one pass: dark is forgotten")
     return made

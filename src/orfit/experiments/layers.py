@@ -75,7 +75,7 @@ class LayersSplit:
     along_w: Array  # Gᵀ w
 
     @property
-    def root(self) -> Array:
+    def factor(self) -> Array:
         return np.asarray(self.roots[:, None] * self.vectors.T)
 
     @property

@@ -24,10 +24,10 @@ import orfit
 from orfit import datasets
 from orfit.door import Array
 from orfit.experiments import report
-from orfit.experiments.classes import backward_transfer
-from orfit.experiments.digits import CLASSES
+from orfit.experiments.by_class import CLASSES
 from orfit.experiments.report import Curves, Tick
 from orfit.learners.onestep import OneStep
+from orfit.measures import backward_transfer
 
 TITLE = "Permuted MNIST, task after task, in one pass"
 

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit, prange
 
 from orfit import gram
-from orfit.kernels.long import fold, length_of, meet, threads
+from orfit.kernels.long import fold, gram_of, length_of, read, threads
 from orfit.kernels.loops import SETTINGS, accumulate, compiled, dot, shared
 from orfit.kernels.secular import LARGE, rank_one
 
@@ -45,21 +45,21 @@ def turned(V, W, threads):
 
 
 @compiled
-def made_by(made, a):
-    """|x| for the combination madeᵀ x = a, made (s×s) lower triangular (`small.Makers.doubt`)."""
+def made_by(makers, a):
+    """|x| for the combination makersᵀ x = a, makers (s×s) lower triangular (`small.Makers`)."""
     x = a.copy()
     for j in range(len(a) - 1, -1, -1):
         for i in range(j + 1, len(a)):
-            x[j] -= made[i, j] * x[i]
-        x[j] /= made[j, j]
+            x[j] -= makers[i, j] * x[i]
+        x[j] /= makers[j, j]
     return np.sqrt(dot(x, x))
 
 
 def row_loop(fingerprint):
     @njit(cache=True, **SETTINGS)
     def walk(
-        rows, stored, W, M, made, exact, sigma, m, shrinks, base, shift, folds, X, Y, noise,
-        fading, cutoff, safe, most_lost, most, told, threads,
+        rows, stored, W, M, makers, exact, sigma, m, shrinks, base, shift, folds, X, Y, noise,
+        fading, cutoff, safe, most_lost, most, records, threads,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
@@ -67,44 +67,47 @@ def row_loop(fingerprint):
 
             U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: q×p
 
-        rows, M, made and base are changed in place. made: `small.Makers`, used where `exact`, that
-        is while nothing has been dropped and there is no noise. Y: n×q. fading: the root of
-        `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. told
+        rows, M, makers and base are changed in place. makers: `small.Makers`, used where `exact`:
+        while nothing has been dropped and there is no noise. Y: n×q. fading: the root of
+        `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. records
         (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts. threads: how
         many share the p dimension.
         Returns stored, W, exact, sigma, shift, folds, the energy that was dropped, and how many
-        rows were learned: fewer than all where the next step might overflow.
+        rows were learned: fewer than all where the next one is not for this loop.
         """
         fingerprint  # noqa: B018
         q, room, lost = len(base), len(rows), 0.0
         f, alpha, nothing = np.empty(q), np.empty(q), np.empty(0)
+        tiny = np.finfo(rows.dtype).tiny
         products = np.empty(room + q)
         for row in range(len(X)):
             x, k = X[row], len(W)
-            met = products[: stored + 1 + q]
-            meet(rows, stored, base, x, 1.0, nothing, met, threads)
-            norm, size = np.sqrt(met[stored]), np.sqrt(met[stored])
+            read_now = products[: stored + 1 + q]
+            read(rows, stored, base, x, 1.0, nothing, read_now, threads)
+            norm, size = np.sqrt(read_now[stored]), np.sqrt(read_now[stored])
             if not safe[0] < norm < safe[1]:
                 norm = length_of(x)
+                if 0 < norm < 4 * tiny:  # its inverse is no number
+                    return stored, W, exact, sigma, shift, folds, lost, row
                 scale = 1 / norm if norm > 0 else 0.0
-                meet(rows, stored, base, x, scale, nothing, met, threads)
-                size = np.sqrt(met[stored])
+                read(rows, stored, base, x, scale, nothing, read_now, threads)
+                size = np.sqrt(read_now[stored])
             # From here on the row, of length `size` behind the others, stands for a unit vector.
             scale = 1 / size if size > 0 else 0.0
-            raw = scale * met[:stored].copy().reshape(1, stored)
+            raw = scale * read_now[:stored].copy().reshape(1, stored)
             for h in range(q):
-                f[h] = norm * (scale * met[stored + 1 + h] + dot(shift[h], raw[0]))
+                f[h] = norm * (scale * read_now[stored + 1 + h] + dot(shift[h], raw[0]))
             # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
             C, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
             lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
             if new and not gram.trusted(lost_here, rounding, most_lost):
                 formed, along = True, A[0]
-                meet(rows, stored, base, x, 1 / norm, -along, met, threads)
-                size = np.sqrt(met[stored])
-                new = size > cutoff * (np.hypot(1.0, made_by(made, along)) if exact else 1.0)
+                read(rows, stored, base, x, 1 / norm, -along, read_now, threads)
+                size = np.sqrt(read_now[stored])
+                new = size > cutoff * (np.hypot(1.0, made_by(makers, along)) if exact else 1.0)
                 if new:
-                    raw = met[:stored].copy().reshape(1, stored) / size
+                    raw = read_now[:stored].copy().reshape(1, stored) / size
                     D, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
                     C, t = C + size * D, size * np.sqrt(max(left[0, 0], 0.0))
                     new = left[0, 0] > 0.25
@@ -124,28 +127,26 @@ def row_loop(fingerprint):
             for h in range(q):
                 residual = Y[row, h] - f[h]
                 alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
-                told[row, 3 + h] = f[h]
-                told[row, 3 + q + h] = residual * (R / total) if 0 < total < np.inf else residual
+                records[row, 3 + h] = f[h]
+                records[row, 3 + q + h] = residual * (R / total) if 0 < total < np.inf else residual
                 step = np.hypot(step, alpha[h])
-            if not step < most:
+            # What is too large or too small for this loop is left to the plain step.
+            if not step < most or not np.isfinite(f).all() or (noise > 0 and norm > 0 and R == 0):
                 return stored, W, exact, sigma, shift, folds, lost, row
             most -= step
-            told[row, 0] = step
-            told[row, 1] = t
+            records[row, 0] = step
+            records[row, 1] = t
             # Remember: the new direction goes last, with nothing seen along it yet.
             seen, count = np.zeros(k + 1), k
             seen[:k] = fading * sigma
             if new:
-                if not step < size * most:  # along so short a row the step would be no number
-                    rows[stored] *= rows.dtype.type(1 / size)
-                    size, scale = 1.0, 1.0
                 for j in range(stored):
                     M[stored, j] = M[j, stored] = size * raw[0, j]
                     if exact:
-                        made[stored, j] = along[j] if formed else 0.0
+                        makers[stored, j] = along[j] if formed else 0.0
                 M[stored, stored] = size * size
                 if exact:
-                    made[stored, stored] = 1.0 if formed else scale
+                    makers[stored, stored] = 1.0 if formed else scale
                 W = gram.extended(W, size * A, np.full((1, 1), 1 / (size * np.sqrt(left[0, 0]))))
                 stored, count = stored + 1, k + 1
             wider = np.zeros((q, stored))
@@ -170,14 +171,15 @@ def row_loop(fingerprint):
                     if shrinks:
                         sigma = np.sqrt(np.maximum((sigma - last) * (sigma + last), 0.0))
                 W = turned(vectors[:m], W, threads)
-            told[row, 2] = len(W)
+            records[row, 2] = len(W)
             if stored == room:
                 folds += 1
-                if folds % gram.FOLDS_BETWEEN_CURES == 0:
-                    W = gram.cured(W, M)
                 stay, gone, Y_gone, W, folded = gram.fold(W, M)
                 fold(rows, stay, gone, Y_gone, base, shift, threads)
                 stored = len(W)
+                if gram.measure_now(folds, stored):
+                    folded = gram_of(rows, stored, threads)
+                    W = gram.cured(W, folded)
                 M[:stored, :stored] = folded
                 shift = np.zeros((q, stored))
         return stored, W, exact, sigma, shift, folds, lost, len(X)

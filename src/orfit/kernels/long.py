@@ -31,8 +31,8 @@ def length_of(x):
 
 
 @compiled
-def meet_part(rows, stored, base, x, scale, A, start, stop, out):
-    """Over [start, stop): what `meet` does."""
+def read_part(rows, stored, base, x, scale, A, start, stop, out):
+    """Over [start, stop): what `read` does."""
     out[:] = 0.0
     number = rows.dtype.type(scale)
     for begin in range(start, stop, BLOCK):
@@ -46,25 +46,58 @@ def meet_part(rows, stored, base, x, scale, A, start, stop, out):
 
 
 @shared
-def meet_shared(rows, stored, base, x, scale, A, out, threads):
+def read_shared(rows, stored, base, x, scale, A, out, threads):
     parts = np.empty((threads, len(out)))
     size = len(x)
     for t in prange(threads):
         start, stop = size * t // threads, size * (t + 1) // threads
-        meet_part(rows, stored, base, x, scale, A, start, stop, parts[t])
+        read_part(rows, stored, base, x, scale, A, start, stop, parts[t])
     out[:] = parts.sum(axis=0)
 
 
 @compiled
-def meet(rows, stored, base, x, scale, A, out, threads):
+def read(rows, stored, base, x, scale, A, out, threads):
     """The row behind the others ← scale x + A rows; out ← its products with all rows and base.
 
     One read of the rows. A may be empty: then x is stored as it came.
     """
     if threads > 1:
-        meet_shared(rows, stored, base, x, scale, A, out, threads)
+        read_shared(rows, stored, base, x, scale, A, out, threads)
     else:
-        meet_part(rows, stored, base, x, scale, A, 0, len(x), out)
+        read_part(rows, stored, base, x, scale, A, 0, len(x), out)
+
+
+@compiled
+def gram_part(rows, stored, start, stop, out):
+    """Over [start, stop): the lower triangle of rows rowsᵀ."""
+    out[:] = 0.0
+    for begin in range(start, stop, FOLDED):
+        end = min(begin + FOLDED, stop)
+        for i in range(stored):
+            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
+
+
+@shared
+def gram_shared(rows, stored, threads):
+    parts = np.empty((threads, stored, stored))
+    size = rows.shape[1]
+    for t in prange(threads):
+        gram_part(rows, stored, size * t // threads, size * (t + 1) // threads, parts[t])
+    return parts.sum(axis=0)
+
+
+@compiled
+def gram_of(rows, stored, threads):
+    """rows rowsᵀ."""
+    if threads > 1:
+        out = gram_shared(rows, stored, threads)
+    else:
+        out = np.empty((stored, stored))
+        gram_part(rows, stored, 0, rows.shape[1], out)
+    for i in range(stored):
+        for j in range(i):
+            out[j, i] = out[i, j]
+    return out
 
 
 @compiled

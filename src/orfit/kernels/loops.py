@@ -164,6 +164,12 @@ def _(E, order):
 
 
 for function in (
-    gram.project, gram.trusted, gram.extended, gram.cured, gram.written_out, gram.fold
-):  # fmt: skip
+    gram.project,
+    gram.trusted,
+    gram.measure_now,
+    gram.extended,
+    gram.cured,
+    gram.written_out,
+    gram.fold,
+):
     register_jitable(function)

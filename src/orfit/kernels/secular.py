@@ -6,7 +6,7 @@ from numba import prange
 from orfit.kernels.loops import compiled, shared
 
 EPS = np.finfo(np.float64).eps
-TINY = 1e-140
+TINY = 1e-70
 LARGE = 64  # so many roots are shared among threads
 
 

@@ -7,7 +7,7 @@ import numpy as np
 from orfit.door import Array
 from orfit.learners.base import Learner
 from orfit.learners.rows import COMPILED, PLAIN, WAYS, Auto, Way
-from orfit.learners.step import check_step, step
+from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.models import Model, residual
@@ -109,13 +109,15 @@ class OneStep(Learner):
         self._check(offset, G)
         return offset, labels, G
 
-    def count_told(self, told: Array, X: Any, Y: Array, labels: Array) -> Updates:
-        """Take note of rows that were learned; if not all of them were, the next one overflows."""
-        if len(told):
-            self._count(X[: len(told)], Y[: len(told)])
-        if len(told) < len(X):
-            check_step(np.inf)
-        return Updates.told(told, labels)
+    def count_recorded(
+        self, records: Array, X: Any, Y: Array, labels: Array, refused: ValueError | None
+    ) -> Updates:
+        """Take note of rows that were learned, before one that was refused."""
+        if len(records):
+            self._count(X[: len(records)], Y[: len(records)])
+        if refused is not None:
+            raise refused
+        return Updates.of_records(records, labels)
 
     def _flat(self, residual: Array) -> Array:
         """The residual against G's columns, as n×q."""

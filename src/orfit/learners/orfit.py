@@ -94,7 +94,7 @@ class ORFit(OneStep):
         for _ in range(self.steps):
             past = self.memory.split(G)
             novelty = past.novelty if novelty is None else novelty
-            z, _ = small.fit(past.root, 0.0, self._flat(left))
+            z, _ = small.fit(past.factor, 0.0, self._flat(left))
             check_step(z)
             nearer = self._shortened(w, past.displacement(z).reshape(w.shape), left, X, Y)
             if nearer is None:

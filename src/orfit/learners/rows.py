@@ -67,9 +67,9 @@ class Compiled:
         if G.shape[1] != len(X):  # several outputs share one w: each row is a block
             return PLAIN.learn(learner, X, Y)
         q = math.prod(offset.shape[1:])
-        told = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
-        told[:, 3 : 3 + q] += offset[: len(told)].reshape(-1, q)
-        return learner.count_told(told, X, Y, labels)
+        records, refused = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
+        records[:, 3 : 3 + q] += offset[: len(records)].reshape(-1, q)
+        return learner.count_recorded(records, X, Y, labels, refused)
 
 
 class Coordinates:
@@ -94,74 +94,64 @@ class Coordinates:
             return learner.best_alone(len(X)).learn(learner, X, Y)
         offset, labels, G = learner.affine(X, Y)
         parts = split(memory.frame, G, None)
-        inside = memory.inside(parts)
-        if inside is None:
-            return PLAIN.learn(learner, X, Y)
+        inside = memory.inside(parts) if len(parts.C) + len(parts.T) else None
+        if inside is None:  # it cannot, or there is nothing but zeros
+            return learner.best_alone(len(X)).learn(learner, X, Y)
         F = offset + parts.along_w.reshape(offset.shape)
         learner.check_finite(F, G)
         Z = np.vstack([parts.C, parts.T]).astype(inside.frame.rows.dtype)
         columns = Z.shape[1] // len(X)
         targets = labels - F
-        refused = None
-        if columns == 1 and learner.best_alone(len(X)) is COMPILED:
-            told = walk_on(learner, inside, np.asfortranarray(Z), targets.reshape(len(X), -1))
-        else:
-            told, refused = _each(learner, inside, Z, targets.reshape(Z.shape[1], -1), columns)
+        walks = columns == 1 and learner.best_alone(len(X)) is COMPILED
+        learn, targets = walk_on if walks else each_on, targets.reshape(Z.shape[1], -1)
+        records, refused = learn(learner, inside, np.asfortranarray(Z), targets, columns)
         memory.take_over(inside, parts)
         q = math.prod(F.shape[1:])
-        told[:, 3 : 3 + q] += F[: len(told)].reshape(-1, q)
-        updates = learner.count_told(told, X, Y, labels)
-        if refused is not None:
-            raise refused
-        return updates
+        records[:, 3 : 3 + q] += F[: len(records)].reshape(-1, q)
+        return learner.count_recorded(records, X, Y, labels, refused)
 
 
-def _each(
-    learner: "OneStep", memory: Any, Z: Array, targets: Array, columns: int
+def each_on(
+    learner: "OneStep", memory: Any, G: Any, Y: Array, columns: int = 1
 ) -> tuple[Array, ValueError | None]:
-    """Learn blocks of columns one after another, as far as none is refused."""
-    told: list[list[float]] = []
-    for start in range(0, Z.shape[1], columns):
+    """Learn blocks of G's columns one after another, up to one that is refused: why it was."""
+    records: list[list[float]] = []
+    for start in range(0, G.shape[1], columns):
         block = slice(start, start + columns)
-        past = memory.split(np.asfortranarray(Z[:, block]), learner.noise, learner.forgetting)
+        past = memory.split(G[:, block], learner.noise, learner.forgetting)
         try:
-            length, left = step(
-                memory, past, targets[block] - past.along_w, learner.noise, learner.most
-            )
+            learner.check_finite(past.along_w, G)
+            wanted = Y[block] - past.along_w
+            length, left = step(memory, past, wanted, learner.noise, learner.most)
         except ValueError as error:
-            return np.array(told).reshape(len(told), -1), error
+            return np.array(records).reshape(len(records), 3 + 2 * columns * Y.shape[1]), error
         row = [length, past.novelty, memory.rank, *past.along_w.ravel(), *left.ravel()]
-        told.append(row)
-    return np.array(told), None
+        records.append(row)
+    return np.array(records), None
 
 
-def walk_on(learner: "OneStep", memory: Any, G: Any, Y: Array) -> Array:
-    """Learn G's columns by the compiled loop, until all are learned or a step overflows."""
-    told = np.empty((0, 3 + 2 * Y.shape[1]))
-    while True:
-        left = slice(len(told), None)
-        more = walk(
-            memory,
-            G[:, left],
-            Y[left],
-            noise=learner.noise,
-            forgetting=learner.forgetting,
-            most=learner.most,
-        )
-        told = np.concatenate([told, more]) if len(told) else more
-        if len(told) == len(Y):
-            return told
-        # Steps there and back add up: before one is refused, see how far w really is.
-        before, memory.reach = memory.reach, tall.largest(memory.w)
-        if not memory.reach < before:
-            return told
+def walk_on(
+    learner: "OneStep", memory: Any, G: Any, Y: Array, columns: int = 1
+) -> tuple[Array, ValueError | None]:
+    """The same by the compiled loop; where it stops, the plain step decides on the next row."""
+    parts: list[Array] = []
+    done, refused = 0, None
+    while done < len(Y) and refused is None:
+        settings = {"noise": learner.noise, "forgetting": learner.forgetting, "most": learner.most}
+        parts.append(walk(memory, G[:, done:], Y[done:], **settings))
+        done += len(parts[-1])
+        if done < len(Y):
+            row, refused = each_on(learner, memory, G[:, done : done + 1], Y[done : done + 1])
+            parts.append(row)
+            done += len(row)
+    return np.concatenate(parts) if len(parts) > 1 else parts[0], refused
 
 
 @dataclass(frozen=True)
 class Auto:
     """Chooses the fastest way.
 
-    The compiled loop takes half a minute to compile when it is first used on a machine, and a
+    The compiled loop takes about a minute to compile when it is first used on a machine, and a
     second to load later: it is used by learners that have as many rows, or rows × parameters.
     Coordinates pay from some rows and parameters on; where there is a compiled loop, from a basis
     on that no cache holds. Rows are taken `most_rows` at a time.

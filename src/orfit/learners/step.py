@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from orfit import small, tall
+from orfit import small
 from orfit.door import Array
 from orfit.memory import Memory
 
@@ -19,13 +19,14 @@ def step(
     which is D z with z = B (BᵀB + R I)⁺ residual, small. Returns |Δw| and what is left of the
     residual; raises where a parameter might become larger than `most`: nothing has changed then.
     """
-    z, left = small.fit(past.root, noise, residual)
+    z, left = small.fit(past.factor, noise, residual)
     check_step(z)
     move, length = past.move(z)
     if not memory.reach + length < most:  # steps there and back add up: see how far w really is
-        memory.reach = tall.largest(memory.w)
-        if not memory.reach + length < most:
+        reach = memory.largest()
+        if not reach + length < most:
             check_step(np.inf)
+        memory.reach = reach
     memory.fold(past, move)
     return length, left
 

@@ -10,7 +10,7 @@ from orfit.door import Array
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One step, told.
+    """One step, records.
 
     prediction: f before the step. For `learn` a number or (c,), for `learn_batch` (n,) or (n, c).
     residual: y − prediction.
@@ -43,7 +43,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """Many steps, told: the fields of `Update` as arrays, one row for each datapoint."""
+    """Many steps, records: the fields of `Update` as arrays, one row for each datapoint."""
 
     prediction: Array
     residual: Array
@@ -76,7 +76,7 @@ class Updates:
         return cls(**stacked)
 
     @classmethod
-    def told(cls, rows: Array, labels: Array) -> "Updates":
+    def of_records(cls, rows: Array, labels: Array) -> "Updates":
         """From what `kernels.walk` tells of each row."""
         q = (rows.shape[1] - 3) // 2
         prediction = rows[:, 3 : 3 + q].reshape(labels.shape)

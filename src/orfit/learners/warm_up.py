@@ -11,7 +11,7 @@ from orfit.models import Linear
 def warm_up() -> None:
     """Compile the row loop now: else a learner does so in the midst of its stream.
 
-    It takes half a minute for each dtype, once on a machine; later it is loaded in a second or two.
+    It takes about a minute for each dtype, once on a machine; later it is loaded in a second.
     Without numba nothing happens.
     """
     if find_spec("numba") is None:

@@ -16,7 +16,7 @@ class Split(Protocol):
     """
 
     @property
-    def root(self) -> Array:
+    def factor(self) -> Array:
         """B (b×n), small. With noise = 0 it has full row rank and is a staircase."""
 
     @property
@@ -65,6 +65,10 @@ class Memory(ABC):
     def w(self, w: Any) -> None: ...
 
     reach: float  # no parameter is larger than this
+
+    def largest(self) -> float:
+        """How large the largest parameter is: what `reach` would be if it were found anew."""
+        return tall.largest(self.w)
 
     @property
     @abstractmethod

@@ -28,7 +28,7 @@ class BasisSplit:
     forgetting: float
 
     @property
-    def root(self) -> Array:
+    def factor(self) -> Array:
         if self.noise == 0:
             return self.parts.T
         return np.vstack([self.seen.damped(self.parts.C, self.noise), self.parts.T])
@@ -111,6 +111,9 @@ class Basis(Memory):
     def reach(self, reach: float) -> None:
         self.frame.reach = reach
 
+    def largest(self) -> float:
+        return self.frame.elsewhere + tall.largest(self.w)
+
     @property
     def rank(self) -> int:
         return len(self.seen)
@@ -120,7 +123,8 @@ class Basis(Memory):
         if self._frame is None:
             return 0
         frame = self._frame
-        return sum(int(np.prod(A.shape)) for A in (frame.rows, frame.W, frame.M, frame.shift))
+        rows, size = frame.rows.shape
+        return int(rows * size + frame.W.size + frame.stored**2 + frame.shift.size)
 
     @property
     def lost(self) -> float:
@@ -171,7 +175,7 @@ class Basis(Memory):
         return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
 
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
-        # With noise nothing is divided by a remainder, and no doubt is needed.
+        # With noise nothing is divided by a remainder, and no makers are needed.
         parts = split(self.frame, G, self.frame.makers if noise == 0 else None)
         return BasisSplit(parts, self.seen.faded(forgetting), noise, forgetting)
 
@@ -181,7 +185,7 @@ class Basis(Memory):
             self.frame.move(move)
         self._lost *= past.forgetting
         self._take_in(past)
-        self.frame.settle()
+        self.frame.make_room()
 
     def _take_in(self, past: BasisSplit) -> None:
         """Let `seen` grow by the G of a split whose new directions the frame has, and trim."""
@@ -226,7 +230,7 @@ class Basis(Memory):
         self.frame.turn(small.product(within.W, rows).T)
         self.frame.makers = None
         self.seen, self._lost = inside.seen, inside._lost
-        self.frame.settle()
+        self.frame.make_room()
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, values = self.frame.state()
@@ -249,7 +253,7 @@ class Bounded(Basis, ABC):
     def room(self, size: int) -> int:
         # The more room, the rarer rows are folded, and the more there are to read at every step.
         # What fits the first cache nobody counts.
-        return self.m + max(8, min(24, self.m // 6), min(16, (1 << 15) // size))
+        return self.m + max(8, min(24, self.m // 6), min(16, (1 << 15) // max(1, size)))
 
     @abstractmethod
     def trim(self) -> None: ...

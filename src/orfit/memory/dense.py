@@ -29,7 +29,7 @@ class DenseSplit:
     along_w: Array  # Gᵀ w
 
     @property
-    def root(self) -> Array:
+    def factor(self) -> Array:
         return self.T
 
     @property
@@ -120,10 +120,10 @@ class Dense(Carried, Memory):
         L, width = self._faded(forgetting)
         lengths_ = self._scale * norms
         # Without noise a remainder is divided by: it must be more than the rounding of all before.
-        doubt = self._blur * lengths_ if noise == 0 else lengths_
+        uncertainty = self._blur * lengths_ if noise == 0 else lengths_
         makers = small.Makers() if noise == 0 else None
         LG = np.asarray(tall.inner(L, G), L.dtype, order="F")
-        Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), doubt, makers)
+        Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), uncertainty, makers)
         pivots = small.pivots(T)
         steps = np.abs(T[range(len(T)), pivots])
         blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0

@@ -36,7 +36,7 @@ class Frame:
         self.growing = room is None
         self.rows = tall.empty(like, capacity, size)  # those not yet used cost no memory
         self.stored = 0
-        self.waiting: Any = None  # p×r, further rows of Q, between `append` and `settle`
+        self.waiting: Any = None  # p×r, further rows of Q, between `append` and `make_room`
         self.W = np.empty((0, 0))
         self.M = np.empty((capacity, capacity))
         self.folds = 0
@@ -49,6 +49,7 @@ class Frame:
         """Take over parameters, q×p, in place of those that were carried."""
         self.base = base
         self.shift = np.zeros((len(base), self.stored))
+        self.elsewhere = 0.0  # how large parameters are that these are to be added to
         self.reach = tall.largest(base)  # no parameter is larger than this
         self._w: Any = None  # once somebody has asked, until the next step
 
@@ -56,7 +57,7 @@ class Frame:
     def w(self) -> Any:
         """The parameters, p×q."""
         if self._w is None:
-            self._w = tall.moved(self.base, self.rows[: self.stored], self.shift).T
+            self._w = tall.written_out(self.base, self.rows[: self.stored], self.shift).T
         return self._w
 
     @property
@@ -81,11 +82,12 @@ class Frame:
         return tall.subtract(G, self.Q, small.product(self.W.T, C))
 
     def append(self, parts: "Parts") -> None:
-        """U ← [U O]. Rows for which there is no room wait for `settle`."""
+        """U ← [U O]. Rows for which there is no room wait for `make_room`."""
         r, s = len(parts.T), self.stored
         self.makers = parts.makers
         if not r:
             return
+        self._w = None
         if self.growing and s + r > len(self.rows):
             self._widen(s + r)
         self._enlarge(s + r)
@@ -100,21 +102,27 @@ class Frame:
             self.waiting = parts.N / tall.convert(parts.N, parts.lengths)
 
     def move(self, along: Array) -> None:
-        """W ← w + U along, for `along` k×q."""
-        self.shift = self.shift + small.product(along.T, self.W)
-        self.reach += small.frobenius(along)
-        self._w = None
+        """Move w by U along, for `along` k×q."""
+        shift = self.shift + small.product(along.T, self.W)
+        reach = self.reach + small.frobenius(along)
+        largest = np.finfo(tall.numpy_dtype(self.rows)).max / 4
+        if self.waiting is None and not np.abs(shift).max(initial=0.0) < largest:
+            # Along rows that are so short: w is a number where its coefficients are none.
+            self.carry(tall.copy(self.w + self.combine(along)).T)
+            return
+        self.shift, self.reach, self._w = shift, reach, None
 
-    def settle(self) -> None:
+    def make_room(self) -> None:
         """Fold rows where some wait, or there is no room for one more."""
         if self.waiting is None and (self.growing or self.stored < len(self.rows)):
             return
         self.folds += 1
-        if self.folds % gram.FOLDS_BETWEEN_CURES == 0:
-            self.W = gram.cured(self.W, self.M)
         stay, gone, Y, self.W, M = gram.fold(self.W, self.M)
         tall.fold(self.rows, self.stored, self.waiting, stay, gone, Y, self.base, self.shift)
         self.stored, self.waiting, self._w = len(stay), None, None
+        if gram.measure_now(self.folds, self.stored):
+            M = tall.gram(self.Q)
+            self.W = gram.cured(self.W, M)
         self.M[: self.stored, : self.stored] = M
         self.shift = np.zeros((len(self.base), self.stored))
 
@@ -167,7 +175,7 @@ class Frame:
         made = Frame(like, room)
         made.replace(np.eye(size, k, dtype=like.dtype))
         made.carry(np.zeros((len(self.base), size), like.dtype))
-        made.reach = self.reach
+        made.elsewhere = made.reach = tall.largest(self.w)
         return made
 
     def _enlarge(self, capacity: int) -> None:
@@ -256,22 +264,27 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     would grow too much, G − QᵀAᵀ is formed, made orthonormal, and taken apart in turn: twice is
     enough (Kahan, Parlett). What the second projection takes away too was rounding from the start.
     """
-    met = meet(frame, G)
-    C, A, left, rounding = gram.project(frame.W, frame.M, met.rows, met.square)
+    reading = read(frame, G)
+    C, A, left, rounding = gram.project(frame.W, frame.M, reading.rows, reading.square)
     T, inverse, lost = small.cholesky(left, rounding)
-    C, dtype = (C * met.norms[:, None]).T, tall.numpy_dtype(G)
+    C, dtype = (C * reading.norms[:, None]).T, tall.numpy_dtype(G)
     if gram.trusted(lost, rounding, gram.most_lost(dtype)):
         grown = None if makers is None else makers.with_rows(len(T))
-        return Parts(frame, met.norms, met.along_w, C, T * met.norms, met.G, met.lengths, A,
-                     inverse.T, met.rows, met.square, grown)  # fmt: skip
-    A = (A * met.lengths[:, None]).T
-    rest = tall.subtract(met.G, frame.Q, A)
+        return Parts(frame, reading.norms, reading.along_w, C, T * reading.norms, reading.G,
+                     reading.lengths, A, inverse.T, reading.rows, reading.square,
+                     grown)  # fmt: skip
+    A = (A * reading.lengths[:, None]).T
+    rest = tall.subtract(reading.G, frame.Q, A)
     if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
-        N, T, grown = tall.combine(rest, inverse / met.lengths[:, None]), T * met.norms, None
+        N, T, grown = (
+            tall.combine(rest, inverse / reading.lengths[:, None]),
+            T * reading.norms,
+            None,
+        )
     else:
-        N, T, grown = tall.orthonormalise(rest, A, met.lengths, makers)
-        T = T * (met.norms / met.lengths)
-    again = meet(frame, N)
+        N, T, grown = tall.orthonormalise(rest, A, reading.lengths, makers)
+        T = T * (reading.norms / reading.lengths)
+    again = read(frame, N)
     D, A, left, rounding = gram.project(frame.W, frame.M, again.rows, again.square)
     C = C + small.product((D * again.norms[:, None]).T, T)
     new = np.diag(left) > 0.25  # in squares: of a unit vector more than half is left
@@ -279,12 +292,12 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
         grown = None if new.any() else makers
     F, inverse, _ = small.cholesky(left[np.ix_(new, new)], rounding[new])
     T = small.product(F * again.norms[new], T[new])
-    return Parts(frame, met.norms, met.along_w, C, T, N[:, new], again.lengths[new], A[new],
+    return Parts(frame, reading.norms, reading.along_w, C, T, N[:, new], again.lengths[new], A[new],
                  inverse.T, again.rows[new], again.square[np.ix_(new, new)], grown)  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Meeting:
+class Reading:
     """What the p dimension is read for: the products of n gradients, made unit vectors."""
 
     G: Any  # p×n, divided by its lengths where their squares are no numbers
@@ -295,19 +308,21 @@ class Meeting:
     along_w: Array  # n×q, of the gradients with w
 
 
-def meet(frame: Frame, G: Any) -> Meeting:
+def read(frame: Frame, G: Any) -> Reading:
     """Read G, the rows and the parameters, once."""
     rows, s = frame.rows[: frame.stored], frame.stored
-    products, square = tall.meet(rows, frame.base, G)
+    products, square = tall.read(rows, frame.base, G)
     norms = lengths = np.sqrt(np.diagonal(square))
     least, most = tall.SAFE[tall.numpy_dtype(G)]
     if not (norms.min(initial=1.0) > least and norms.max(initial=1.0) < most):
         norms = tall.lengths(G)
         scale = np.where(norms > 0, norms, 1.0)
         G, lengths = G / tall.convert(G, scale), np.ones(len(norms))
-        products, square = tall.meet(rows, frame.base, G)
-        along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * scale[:, None]
-        return Meeting(G, lengths, norms, products[:, :s], square, along_w)
-    along_w = products[:, s:] + products[:, :s] @ frame.shift.T
+        products, square = tall.read(rows, frame.base, G)
+        with np.errstate(over="ignore", invalid="ignore"):  # such a prediction is refused later
+            along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * scale[:, None]
+        return Reading(G, lengths, norms, products[:, :s], square, along_w)
+    with np.errstate(over="ignore", invalid="ignore"):
+        along_w = products[:, s:] + products[:, :s] @ frame.shift.T
     unit = square / np.outer(lengths, lengths)
-    return Meeting(G, lengths, norms, products[:, :s] / lengths[:, None], unit, along_w)
+    return Reading(G, lengths, norms, products[:, :s] / lengths[:, None], unit, along_w)

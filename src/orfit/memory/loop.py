@@ -11,6 +11,9 @@ from orfit import gram, small, tall
 from orfit.door import Array
 from orfit.memory.seen import Axes
 
+# Lengths of rows that are stored as they are: along others w's coefficients would be too large.
+SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
+
 
 @cache
 def kernels() -> ModuleType | None:
@@ -25,7 +28,7 @@ def kernels() -> ModuleType | None:
 def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float) -> Array:
     """Learn G's columns one after another: n×(3 + 2q), see `kernels.walk`.
 
-    Y: n×q. most: what a parameter may reach. Stops short, with fewer rows told, where a step might
+    Y: n×q. most: what a parameter may reach. Stops short, with fewer records, where a step might
     overflow.
     """
     compiled, frame = kernels(), memory.frame
@@ -37,16 +40,16 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
     if not X.flags.writeable:  # numba compiles anew for read-only arrays
         X = X.copy()
     exact = frame.makers is not None and noise == 0
-    made = np.zeros(frame.M.shape if exact else (0, 0))
+    makers = np.zeros(frame.M.shape if exact else (0, 0))
     if exact:
-        made[: frame.stored, : frame.stored] = frame.makers.rows
-    told = np.empty((len(X), 3 + 2 * len(base)))
+        makers[: frame.stored, : frame.stored] = frame.makers.rows
+    records = np.empty((len(X), 3 + 2 * len(base)))
     stored, W, exact, sigma, shift, folds, lost, learned = compiled.walk(
         rows,
         frame.stored,
         np.ascontiguousarray(frame.W),
         frame.M,
-        made,
+        makers,
         exact,
         memory.seen.sigma,
         memory.m,
@@ -59,15 +62,16 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
         noise,
         math.sqrt(forgetting),
         tall.cutoff(X.dtype),
-        tall.SAFE[X.dtype],
+        SCALES[X.dtype],
         gram.most_lost(X.dtype),
-        most - frame.reach,
-        told,
+        # Its coefficients along rows are larger than a step, by what they are shorter.
+        most * SCALES[X.dtype][0] / gram.LONGEST_DIRECTION - frame.reach,
+        records,
         compiled.threads(len(G), len(X)),
     )
-    made = np.asfortranarray(made[:stored, :stored])
-    frame.advance(stored, W, shift, folds, small.Makers(made) if exact else None)
-    frame.reach += float(told[:learned, 0].sum())
+    makers = np.asfortranarray(makers[:stored, :stored])
+    frame.advance(stored, W, shift, folds, small.Makers(makers) if exact else None)
+    frame.reach += float(records[:learned, 0].sum())
     memory.seen = Axes(sigma)
     memory._lost = memory._lost * forgetting**learned + lost
-    return told[:learned]
+    return records[:learned]

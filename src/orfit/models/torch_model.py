@@ -99,23 +99,23 @@ class TorchModel(Defaults):
         """F, for NumPy. Of many outputs all, also where outputs="label"."""
         with self._evaluating(), torch.no_grad():
             if self.tangent:
-                return self._told(self._along_tangent(w - self._start, X))
-            return self._told(self._call(w, X))
+                return self._for_numpy(self._along_tangent(w - self._start, X))
+            return self._for_numpy(self._call(w, X))
 
     def linearize(self, w: Tensor, X: Tensor) -> tuple[Array, Tensor]:
         F, G = self._at(w, X, None)
-        return self._moved(F, G, w), G
+        return self._at_parameters(F, G, w), G
 
     def observe(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
         classes, Y = self._wanted(w, X, Y)
         F_at, G = self._at(w, X, classes)
-        F = self._moved(F_at, G, w)
+        F = self._at_parameters(F_at, G, w)
         return F, residual(Y, F), G
 
     def affine(self, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
         classes, Y = self._wanted(self._start, X, Y)
         F_at, G = self._at(self._start, X, classes)
-        F = self._told(F_at)
+        F = self._for_numpy(F_at)
         return F - tall.inner(G, self._start).reshape(F.shape), Y, G
 
     def _wanted(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Tensor | None, Array]:
@@ -248,14 +248,14 @@ class TorchModel(Defaults):
             w.requires_grad_(False)
         return (F.detach() if len(F) == 1 else F.detach()[None]), rows
 
-    def _moved(self, F: Tensor, G: Tensor, w: Tensor) -> Array:
+    def _at_parameters(self, F: Tensor, G: Tensor, w: Tensor) -> Array:
         """F at w, for NumPy: on the tangent that is on from the start along the gradients."""
-        told = self._told(F)
+        outputs = self._for_numpy(F)
         if not self.tangent:
-            return told
-        return told + tall.inner(G, w - self._start).reshape(told.shape)
+            return outputs
+        return outputs + tall.inner(G, w - self._start).reshape(outputs.shape)
 
-    def _told(self, F: Tensor) -> Array:
+    def _for_numpy(self, F: Tensor) -> Array:
         F = F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F
         return np.asarray(F.detach().cpu(), dtype=np.float64)
 

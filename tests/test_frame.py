@@ -1,0 +1,174 @@
+"""The frame: one read a gradient, against two explicit projections."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orfit
+from conftest import every_way, on
+from orfit import gram
+from orfit.memory.frame import Frame, split
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+class Explicit:
+    """alg:orfit_ipca with every gradient projected twice, in the open."""
+
+    def __init__(self, p, m):
+        self.U, self.sigma, self.w, self.m = np.zeros((p, 0)), np.zeros(0), np.zeros(p), m
+
+    def learn(self, x, y):
+        U, k = self.U, len(self.sigma)
+        c = U.T @ x
+        g = x - U @ c
+        again = U.T @ g
+        g, c = g - U @ again, c + again
+        t = np.linalg.norm(g)
+        self.w = self.w + g * ((y - x @ self.w) / t**2)
+        bordered = np.zeros((k + 1, k + 1))
+        bordered[:k, :k], bordered[:k, k], bordered[k, k] = np.diag(self.sigma), c, t
+        turn, sigma, _ = np.linalg.svd(bordered)
+        self.U = (np.column_stack([U, g / t]) @ turn)[:, : self.m]
+        self.sigma = sigma[: self.m]
+
+
+def mixed(rng, U, digits):
+    """A row of which about 10^-digits is new, along U for the rest."""
+    new = rng.standard_normal(len(U))
+    new -= U @ (U.T @ new)
+    along = U @ rng.standard_normal(U.shape[1]) if U.shape[1] else 0 * new
+    return along + 10.0**-digits * new / np.linalg.norm(new) * max(np.linalg.norm(along), 1.0)
+
+
+@every_way
+@given(seeds, st.integers(1, 8), st.integers(30, 120), st.floats(0, 9))
+def test_streams_with_every_share_of_news(rows, seed, m, p, digits):
+    """t/|g| from 1 down to 1e-9, in every mix, and labels that the past almost knows."""
+    rng = np.random.default_rng(seed)
+    learner, oracle = on(rows)(orfit.Linear(p), m), Explicit(p, m)
+    true = rng.standard_normal(p)
+    X = []
+    for i in range(60):
+        # White rows first: while nothing was dropped, a row along a direction of few digits may
+        # be rounding, and what tells then (`small.Makers`) is tested elsewhere.
+        row = mixed(rng, oracle.U, 0 if i < m + 2 else digits * rng.random())
+        X.append(row * 10.0 ** rng.uniform(-2, 2))
+        oracle.learn(X[-1], X[-1] @ true)
+    learner.learn_each(X[:20], X[:20] @ true)
+    for x in X[20:40]:
+        learner.learn(x, x @ true)
+    learner.learn_each(X[40:], X[40:] @ true)
+    U = learner.memory.U
+    assert np.abs(U.T @ U - np.eye(m)).max() <= 1e-11
+    frame = learner.memory.frame
+    Q = frame.rows[: frame.stored]
+    lengths = np.linalg.norm(Q, axis=1)
+    drift = np.abs(Q @ Q.T - frame.M[: frame.stored, : frame.stored])
+    assert (drift <= 1e-12 * np.outer(lengths, lengths)).all(), "M is the Gram matrix of the rows"
+    # As near as the oracle is to itself, when the last digits of its rows are others.
+    moved, turned = 0.0, 0.0
+    for _ in range(3):
+        other = Explicit(p, m)
+        for x in X:
+            other.learn(x * (1 + 1e-15 * rng.standard_normal(p)), x @ true)
+        moved = max(moved, np.linalg.norm(other.w - oracle.w))
+        turned = max(turned, np.abs(other.sigma - oracle.sigma).max())
+    assert np.linalg.norm(learner.w - oracle.w) <= 30 * moved + 1e-11 * np.linalg.norm(oracle.w)
+    assert (
+        np.abs(learner.memory.sigma - oracle.sigma).max() <= 30 * turned + 1e-11 * oracle.sigma[0]
+    )
+
+
+@every_way
+@given(seeds, st.floats(10, 12.5))
+def test_news_of_hardly_any_digits(rows, seed, digits):
+    """Down to 1e-12 of a row: orthonormal all the same, and finite."""
+    rng = np.random.default_rng(seed)
+    learner = on(rows)(orfit.Linear(40), 5)
+    learner.learn_each(rng.standard_normal((8, 40)), rng.standard_normal(8))
+    for _ in range(20):
+        x = mixed(rng, learner.memory.U, digits)
+        learner.learn(x, rng.standard_normal())
+        U = learner.memory.U
+        assert np.abs(U.T @ U - np.eye(5)).max() <= 1e-11
+        assert np.isfinite(learner.w).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(seeds, st.floats(0, 9), st.integers(1, 6), st.integers(0, 5), st.integers(0, 4))
+def test_a_block_is_taken_apart(dtype, seed, digits, n, k, dropped):
+    """G = U C + O T with O orthonormal, whether G is nearly in U's span, or nearly dependent."""
+    rng = np.random.default_rng(seed)
+    eps = np.finfo(dtype).eps
+    frame = Frame(np.empty(60, dtype), k + 8)
+    frame.replace(np.linalg.qr(rng.standard_normal((60, k)))[0].astype(dtype))
+    if 0 < dropped < k:
+        frame.turn(np.linalg.qr(rng.standard_normal((k, k - dropped)))[0])
+    frame.carry(rng.standard_normal((2, 60)).astype(dtype))
+    U = frame.combine(np.eye(frame.rank))
+    spread = rng.standard_normal((60, n)) * 10.0**-digits
+    G = spread + U @ rng.standard_normal((frame.rank, n)) + rng.standard_normal((60, 1))
+    G = np.asfortranarray(G * 10.0 ** rng.uniform(-3, 3, n), dtype)
+    norms = np.linalg.norm(G, axis=0)
+    parts = split(frame, G, None)
+    O = parts.combine(np.vstack([np.zeros((frame.rank, len(parts.T))), np.eye(len(parts.T))]))
+    bound = 10 * gram.ORTHONORMAL[np.dtype(dtype)]
+    assert np.abs(O.T @ O - np.eye(len(parts.T))).max() <= bound
+    assert np.abs(U.T @ O).max(initial=0) <= bound
+    assert (np.abs(U @ parts.C + O @ parts.T - G).max(axis=0) <= 1000 * eps * norms).all()
+    assert (np.tril(parts.T[:, : len(parts.T)], -1) == 0).all()
+    along_w = G.T.astype(float) @ frame.w
+    assert parts.along_w == pytest.approx(along_w, abs=float(1e4 * eps * norms.max()))
+    a = rng.standard_normal((frame.rank, 3))
+    b = rng.standard_normal((len(parts.T), 3))
+    assert np.abs(parts.combine(np.vstack([a, b])) - U @ a - O @ b).max() <= 10 * bound
+
+
+@given(seeds, st.integers(1, 12), st.integers(1, 12), st.booleans())
+def test_folding_keeps_the_span(seed, k, extra, crooked):
+    """W Q = W' Q', M' = Q' Q'ᵀ, and what stays among the first k keeps its place."""
+    rng = np.random.default_rng(seed)
+    s = k + extra
+    Q = rng.standard_normal((s, 40)) * 10.0 ** rng.uniform(-2, 2, (s, 1))
+    directions = np.linalg.qr(rng.standard_normal((40, k)))[0].T
+    Q[:k] = directions if crooked else Q[:k]
+    Q[k:] = 1e3 * directions[0] + Q[k:] if crooked else Q[k:]
+    L = np.linalg.cholesky(Q @ Q.T)
+    W = np.linalg.solve(L, np.eye(s))[rng.permutation(s)[:k]]
+    stay, gone, Y, W_folded, M_folded = gram.fold(W, Q @ Q.T)
+    folded = Y @ Q[gone] + (Q[stay] if stay[0] >= 0 else 0)
+    size = np.linalg.norm(W, axis=1).max() * np.abs(Q).max()
+    assert np.abs(W_folded @ folded - W @ Q).max() <= 1e-12 * size
+    taken = (1 + np.abs(Y).max()) * np.linalg.norm(Q, axis=1).max()
+    assert np.abs(M_folded - folded @ folded.T).max() <= 1e-13 * taken**2
+    if stay[0] >= 0:
+        assert sorted([*stay, *gone]) == list(range(s))
+        assert all(j == place for place, j in enumerate(stay) if j < k)
+        assert np.sqrt((W_folded**2 * np.diag(M_folded)).sum(axis=1)).max() <= 64 * 1.01
+
+
+def test_a_direction_that_is_a_long_combination_is_written_out():
+    """Of rows that are nearly one, whichever are kept."""
+    Q = np.eye(4)[[0, 0, 2, 3]]
+    Q[1, 1] = 1e-3
+    W = np.array([[-1e3, 1e3, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]])
+    stay, gone, Y, W_folded, _ = gram.fold(W, Q @ Q.T)
+    assert (stay == -1).all()
+    assert np.abs(W_folded @ Y @ Q[gone] - np.eye(4)[[1, 2, 0]]).max() <= 1e-12
+    assert (gram.fold(np.zeros((2, 5)), np.eye(5))[0] == -1).all()
+
+
+@every_way
+def test_what_was_dropped_is_known(rows, rng):
+    """Of a linear model's gradients all energy is in sigma², or lost."""
+    X, y = rng.standard_normal((70, 30)), rng.standard_normal(70)
+    for memory in (4, orfit.memory.Latest(4), orfit.memory.Random(4), orfit.memory.Nothing(), None):
+        learner = on(rows)(orfit.Linear(30), memory, noise=1.0)
+        learner.learn_each(X[:50], y[:50])
+        learner.learn_batch(X[50:], y[50:])
+        kept = np.sum(learner.memory.sigma**2)
+        assert kept + learner.memory.lost == pytest.approx(np.sum(X**2))
+        assert (learner.memory.lost == 0) == (memory is None)
+        assert learner.memory.numbers >= 30 * learner.memory.rank

@@ -10,12 +10,12 @@ demo: .venv/demo
 reproduce: .venv/demo
 	.venv/bin/orfit reproduce
 
+# The row loop is compiled once, before two processes would do so at the same time.
 test: .venv/dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
-	# Compiled once, before two processes would do so at the same time.
 	.venv/bin/python -c "import orfit; orfit.warm_up()"
 	.venv/bin/pytest -n 2
 

@@ -120,7 +120,7 @@ def test_a_block_is_taken_apart(dtype, seed, digits, n, k, dropped):
     assert (np.abs(U @ parts.C + O @ parts.T - G).max(axis=0) <= 1000 * eps * norms).all()
     assert (np.tril(parts.T[:, : len(parts.T)], -1) == 0).all()
     along_w = G.T.astype(float) @ frame.w
-    assert parts.along_w == pytest.approx(along_w, abs=float(1e4 * eps * norms.max()))
+    assert parts.reading.along_w == pytest.approx(along_w, abs=float(1e4 * eps * norms.max()))
     a = rng.standard_normal((frame.rank, 3))
     b = rng.standard_normal((len(parts.T), 3))
     assert np.abs(parts.combine(np.vstack([a, b])) - U @ a - O @ b).max() <= 10 * bound

@@ -131,8 +131,7 @@ def test_a_row_meets_all_that_is_stored(threads, seed, s, p):
     rows, base, x = rng.standard_normal((s + 1, p)), rng.standard_normal((2, p)), np.ones(p)
     for A in (np.empty(0), rng.standard_normal(s)):
         expected = 0.5 * x + A @ rows[: len(A)]
-        out = np.empty(s + 3)
-        kernels.read(rows, s, base, x, 0.5, A, out, threads)
+        out = kernels.read(rows, s, base, x, 0.5, A, threads)
         assert np.abs(rows[s] - expected).max() <= 1e-13
         products = np.concatenate([rows @ expected, base @ expected])
         assert np.abs(out - products).max() <= 1e-12 * p

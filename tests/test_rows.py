@@ -105,7 +105,7 @@ def test_a_memory_that_trims_otherwise_is_not_compiled(rng):
     class Fewer(orfit.memory.Principal):
         def trim(self):
             super().trim()
-            self.frame.keep_first(1)
+            self.frame.drop(self.frame.W[:1])
             self.seen = type(self.seen)(self.seen.sigma[:1])
 
     assert orfit.ORFit(orfit.Linear(4), Trivial(3), rows="compiled").way() == "compiled"

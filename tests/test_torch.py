@@ -498,8 +498,6 @@ def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, ex
     tensors = torch.from_numpy(rows.copy()), torch.from_numpy(base.copy())
     for ours, theirs in zip(tall.read(*tensors, g), tall.read(rows, base, G), strict=True):
         close(ours, theirs, 50 * (scale + scale**2))
-    shift = rng.standard_normal((2, k))
-    close(tall.written_out(tensors[1], tensors[0], shift), tall.written_out(base, rows, shift), 50)
     if k < 2:
         return
     for more, M in ((None, np.eye(k)), (G, np.eye(k + n))):
@@ -541,7 +539,9 @@ def test_rows_on_the_tangent_are_learned_in_every_way(dtype, outputs, noise, way
     loop = [one_by_one.learn(x, y) for x, y in zip(X, Y, strict=True)]
     first = together.learn_each(X[:10], Y[:10])  # one by one while nothing has been dropped
     told = Updates.joined([first, together.learn_each(X[10:], Y[10:])], Y)
-    assert together.way(10, outputs=c) == way
+    gradients = c if outputs == "all" else 1
+    expected = "plain" if way == "compiled" and gradients > 1 else way
+    assert together.way(10, outputs=gradients) == expected
     bar = 1e-9 if dtype is torch.float64 else 2e-3
     scale = float(abs(one_by_one.w).max())
     assert float(abs(together.w - one_by_one.w).max()) <= bar * scale

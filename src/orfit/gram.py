@@ -17,7 +17,7 @@ from orfit.door import Array
 
 # What is known of a direction may lack so much of being orthonormal: by eps times what `project`
 # and `lost` say is lost. Gradients of which more would be lost are projected explicitly.
-ORTHONORMAL = {np.dtype(np.float64): 2e-12, np.dtype(np.float32): 1e-5}
+ORTHONORMAL = {np.dtype(np.float64): 2e-12, np.dtype(np.float32): 3e-5}
 
 # How long the parts of a combination of rows may be, for what is taken off a unit gradient, and for
 # a direction: rounding grows as much, and gradients that come later would make it grow in turn.
@@ -50,16 +50,24 @@ def times_gram(X: Array, M: Array) -> Array:
     return small.product(X, M[:s, :s])
 
 
-def eliminate(E: Array, order: Array) -> None:
-    """L and U of E (k×s, in its place), with columns swapped for pivots; `order` says how."""
+def subtract_outer(E: Array, j: int) -> None:
+    """Take row j, times column j, off what lies below and to the right of both."""
+    E[j + 1 :, j + 1 :] -= np.outer(E[j + 1 :, j], E[j, j + 1 :])
+
+
+def eliminate(E: Array) -> Array:
+    """L and U of E (k×s, in its place), with columns swapped for pivots: their order."""
+    order = np.arange(E.shape[1])
     for j in range(len(E)):
-        pivot = j + int(np.argmax(np.abs(E[j, j:])))
-        order[[j, pivot]] = order[[pivot, j]]
-        E[:, [j, pivot]] = E[:, [pivot, j]]
+        pivot = j + np.argmax(np.abs(E[j, j:]))
+        column, number = E[:, j].copy(), order[j]
+        E[:, j], order[j] = E[:, pivot], order[pivot]
+        E[:, pivot], order[pivot] = column, number
         if E[j, j] == 0:
-            return
+            break
         E[j + 1 :, j] /= E[j, j]
-        E[j + 1 :, j + 1 :] -= np.outer(E[j + 1 :, j], E[j, j + 1 :])
+        subtract_outer(E, j)
+    return order
 
 
 def project(W: Array, M: Array, raw: Array, gram: Array) -> tuple[Array, Array, Array, Array]:
@@ -121,8 +129,8 @@ def fold(W: Array, M: Array) -> tuple[Array, Array, Array, Array, Array]:
     """
     k, s = W.shape
     lengths = np.sqrt(np.diag(M)[:s])
-    E, order = W * lengths, np.arange(s)
-    eliminate(E, order)
+    E = W * lengths
+    order = eliminate(E)
     Y = E[:, k:].copy()
     for i in range(k - 1, -1, -1):
         if E[i, i] == 0:

@@ -106,6 +106,8 @@ def inner(A: Any, B: Any) -> Array:
 @functools.singledispatch
 def gram(A: Any) -> Array:
     """Aᵀ A, small. It, too, is summed over shards of p."""
+    if A.shape[1] == 1:
+        return np.array([[float(DOT[A.dtype](A[:, 0], A[:, 0]))]])
     if not A.shape[1]:
         return np.zeros((0, 0))
     upper = np.triu(np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64))
@@ -143,7 +145,14 @@ SAFE = {
 @functools.singledispatch
 def norms(G: Any) -> Array:
     """The length of every column."""
-    return np.array([norm(g) for g in G.T])
+    (least, most), dot = SAFE[G.dtype], DOT[G.dtype]
+    found = np.array([math.sqrt(dot(g, g)) for g in G.T])
+    for j, length in enumerate(found):
+        if not least < length < most:  # squares leave the range of the dtype long before lengths do
+            scale = float(np.abs(G[:, j]).max(initial=0.0))
+            unit = G[:, j] / G.dtype.type(scale or 1.0)
+            found[j] = scale * math.sqrt(dot(unit, unit))
+    return found
 
 
 def lengths(G: Any) -> Array:
@@ -167,98 +176,47 @@ def largest(A: Any) -> float:
 
 
 @functools.singledispatch
-def norm(g: Any) -> float:
-    """The length of one column."""
-    dot = DOT[g.dtype]
-    least, most = SAFE[g.dtype]
-    length = math.sqrt(dot(g, g))
-    if not least < length < most:  # squares leave the range of the dtype long before lengths do
-        scale = float(np.abs(g).max(initial=0.0))
-        if scale > 0:
-            unit = g / g.dtype.type(scale)
-            length = scale * math.sqrt(dot(unit, unit))
-    return length
+def qr(G: Any) -> tuple[Any, Array]:
+    """Householder's Q and R, since Gram matrices lose the directions below sqrt(eps)."""
+    Q, R = linalg.qr(G, mode="economic", check_finite=False)
+    return Q, R.astype(np.float64)
 
 
-@functools.singledispatch
 def orthonormalise(
-    G: Any, C: Array, norms: Array, makers: small.Makers | None
+    G: Any, C: Array, norms_: Array, makers: small.Makers | None
 ) -> tuple[Any, Array, small.Makers | None]:
     """G = O T with orthonormal O (p×r), column after column as in alg:borfit_infmem.
 
-    G is what was left of columns of the lengths `norms` with coordinates C along the past. Where
+    G is what was left of columns of the lengths `norms_` with coordinates C along the past. Where
     that is rounding it adds no direction: r ≤ n, and T (r×n) is a staircase, square and triangular
     when r = n. `makers`: see `small.staircase`.
-    Householder QR, since Gram matrices lose the directions below sqrt(eps).
     """
     if G.shape[1] == 1:
-        return one_direction(G, C, norms, makers)
-    Q, R = linalg.qr(G, mode="economic", check_finite=False)
-    return staircase(Q, R.astype(np.float64), C, norms, makers)
-
-
-def one_direction(
-    G: Any, C: Array, norms: Array, makers: small.Makers | None
-) -> tuple[Any, Array, small.Makers | None]:
-    """The common case: one gradient."""
-    length = norm(G[:, 0])
-    along = C[:, 0]
-    uncertainty = norms[0] if makers is None else makers.uncertainty(along, norms[0])
-    if length <= cutoff(G.dtype) * uncertainty:
-        return G[:, :0], np.empty((0, 1)), makers
-    grown = None if makers is None else makers.grown(along, length, norms[0])
-    return G / length, np.array([[length]]), grown
-
-
-def staircase(
-    Q: Any, R: Array, C: Array, norms: Array, makers: small.Makers | None
-) -> tuple[Any, Array, small.Makers | None]:
-    """Q R with what is rounding left out: see `small.staircase`."""
-    # Householder's columns point either way; the makers, and a second projection, count on one.
-    backward = np.flatnonzero(np.diagonal(R) < 0)
-    if len(backward):
-        Q[:, backward] *= -1
-        R[backward] *= -1
-    K, T, grown = small.staircase(R, C, norms, makers, cutoff(Q.dtype))
-    return (Q if K is None else combine(Q, K)), T, grown
+        length = norms(G)[0]
+        Q, R = (G / length if length > 0 else G), np.full((1, 1), length)
+    else:
+        Q, R = qr(G)
+        # Householder's columns point either way; makers, and a second projection, count on one.
+        backward = np.flatnonzero(np.diagonal(R) < 0)
+        if len(backward):
+            Q[:, backward] *= -1
+            R[backward] *= -1
+    K, T, grown = small.staircase(R, C, norms_, makers, cutoff(G.dtype))
+    return (Q if K is None else Q[:, :0] if not len(T) else combine(Q, K)), T, grown
 
 
 # Numbers of a block of rows that are worked on at a time, so that they stay in the cache.
 BLOCK = 1 << 20
 
 
-@functools.singledispatch
 def read(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
     """Products of G (p×n) with rows (s×p) and parameters (q×p), n×(s + q), and with itself, n×n.
 
     The one reduction over p of a step; on shards of p this is what is summed over them.
     """
-    n, s = G.shape[1], len(rows)
-    products = np.empty((n, s + len(base)))
-    for held, part in ((rows, products[:, :s]), (base, products[:, s:])):
-        if held.size and n:
-            part[:] = inner(held.T, G).T
-    if n == 1:
-        return products, np.array([[float(DOT[G.dtype](G[:, 0], G[:, 0]))]])
-    return products, gram(G)
+    return np.vstack([inner(rows.T, G), inner(base.T, G)]).T, gram(G)
 
 
-@functools.singledispatch
-def written_out(base: Any, rows: Any, shift: Array) -> Any:
-    """Base + shift rows (q×p): the parameters, written out."""
-    w = np.array(base, order="C")
-    if shift.size:
-        w += combine(rows.T, shift.T).T
-    return w
-
-
-@functools.singledispatch
-def store(rows: Any, start: int, N: Any, lengths: Array) -> None:
-    """Let rows (s×p) from `start` on be the columns of N (p×r), each divided by its length."""
-    np.divide(N.T, lengths[:, None], out=rows[start : start + len(lengths)], casting="same_kind")
-
-
-@functools.singledispatch
 def fold(
     rows: Any, stored: int, more: Any, stay: Any, gone: Any, Y: Array, base: Any, shift: Array
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orfit import small, tall
+from orfit import tall
 from orfit.door import Array
 
 Tensor = torch.Tensor
@@ -85,19 +85,10 @@ def _(G: Tensor) -> Array:
     return lengths
 
 
-@tall.norm.register
-def _(g: Tensor) -> float:
-    return float(tall.norms(g[:, None])[0])
-
-
-@tall.orthonormalise.register
-def _(
-    G: Tensor, C: Array, norms: Array, makers: small.Makers | None
-) -> tuple[Tensor, Array, small.Makers | None]:
-    if G.shape[1] == 1:
-        return tall.one_direction(G, C, norms, makers)
+@tall.qr.register
+def _(G: Tensor) -> tuple[Tensor, Array]:
     Q, R = torch.linalg.qr(G)
-    return tall.staircase(Q, _down(R), C, norms, makers)
+    return Q, _down(R)
 
 
 @tall.finite.register
@@ -108,37 +99,3 @@ def _(A: Tensor) -> bool:
 @tall.largest.register
 def _(A: Tensor) -> float:
     return float(A.abs().max()) if A.numel() else 0.0
-
-
-@tall.read.register
-def _(rows: Tensor, base: Tensor, G: Tensor) -> tuple[Array, Array]:
-    return np.hstack([_down(G.T @ rows.T), _down(G.T @ base.T)]), _down(G.T @ G)
-
-
-@tall.written_out.register
-def _(base: Tensor, rows: Tensor, shift: Array) -> Tensor:
-    return torch.addmm(base, _up(base, shift), rows)
-
-
-@tall.store.register
-def _(rows: Tensor, start: int, N: Tensor, lengths: Array) -> None:
-    torch.div(N.T, _up(N, lengths)[:, None], out=rows[start : start + len(lengths)])
-
-
-@tall.fold.register
-def _(
-    rows: Tensor, stored: int, more: Any, stay: Any, gone: Any, Y: Array, base: Tensor, shift: Array
-) -> None:
-    k, kept = len(stay), len(stay) and stay[0] >= 0
-    shares, moves = _up(rows, Y), _up(base, shift)
-    length = max(1 << 12, tall.BLOCK // max(1, shift.shape[1]))
-    for start in range(0, rows.shape[1], length):
-        part = slice(start, start + length)
-        Q = (
-            rows[:stored, part].clone()
-            if more is None
-            else torch.cat([rows[:stored, part], more[part].T])
-        )
-        base[:, part].addmm_(moves, Q)
-        folded = shares @ Q[gone]
-        rows[:k, part] = folded + Q[stay] if kept else folded

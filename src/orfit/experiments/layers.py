@@ -150,7 +150,7 @@ class Layers(Carried, Memory):
         squares, vectors = np.linalg.eigh(np.asarray(gram.cpu()))
         roots = np.sqrt(np.where(squares > 1e-12 * squares[-1], squares, 0.0))
         total = float(torch.linalg.vector_norm(G))
-        along_w = tall.inner(G, self.w) if self._carries else np.empty((G.shape[1], 0))
+        along_w = self._along_w(G)
         return LayersSplit(self.layers, factors, free, along, roots, vectors, total, along_w)
 
     def fold(self, past: LayersSplit, move: tuple[Tensor, float] | None = None) -> None:

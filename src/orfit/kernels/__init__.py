@@ -9,7 +9,7 @@ import hashlib
 from pathlib import Path
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from orfit import gram
 from orfit.kernels.long import fold, gram_of, length_of, read, threads
@@ -27,21 +27,17 @@ FINGERPRINT = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).he
 
 
 @shared
-def combinations_shared(C, A, threads):
-    out = np.zeros((len(C), A.shape[1]))
-    for t in prange(threads):
-        start, stop = len(C) * t // threads, len(C) * (t + 1) // threads
-        mine = C[start:stop]
-        accumulate(mine, stop - start, C.shape[1], A, 0, out[start:stop], 0, A.shape[1])
-    return out
+def turn_shared(start, stop, out, V, W, turned):
+    mine = turned[start:stop]
+    accumulate(V[start:stop], stop - start, V.shape[1], W, 0, mine, 0, W.shape[1])
 
 
 @compiled
 def turned(V, W, threads):
     """V W."""
-    if len(V) >= LARGE and threads > 1:
-        return combinations_shared(V, W, threads)
-    return gram.combinations(V, W)
+    made = np.zeros((len(V), W.shape[1]))
+    turn_shared(len(V), np.empty((threads if len(V) >= LARGE else 1, 0)), (V, W, made))
+    return made
 
 
 @compiled
@@ -79,35 +75,33 @@ def row_loop(fingerprint):
         q, room, lost = len(base), len(rows), 0.0
         f, alpha, nothing = np.empty(q), np.empty(q), np.empty(0)
         tiny = np.finfo(rows.dtype).tiny
-        products = np.empty(room + q)
         for row in range(len(X)):
             x, k = X[row], len(W)
-            read_now = products[: stored + 1 + q]
-            read(rows, stored, base, x, 1.0, nothing, read_now, threads)
-            norm, size = np.sqrt(read_now[stored]), np.sqrt(read_now[stored])
+            products = read(rows, stored, base, x, 1.0, nothing, threads)
+            norm, size = np.sqrt(products[stored]), np.sqrt(products[stored])
             if not safe[0] < norm < safe[1]:
                 norm = length_of(x)
                 if 0 < norm < 4 * tiny:  # its inverse is no number
                     return stored, W, exact, sigma, shift, folds, lost, row
                 scale = 1 / norm if norm > 0 else 0.0
-                read(rows, stored, base, x, scale, nothing, read_now, threads)
-                size = np.sqrt(read_now[stored])
+                products = read(rows, stored, base, x, scale, nothing, threads)
+                size = np.sqrt(products[stored])
             # From here on the row, of length `size` behind the others, stands for a unit vector.
             scale = 1 / size if size > 0 else 0.0
-            raw = scale * read_now[:stored].copy().reshape(1, stored)
+            raw = scale * products[:stored].copy().reshape(1, stored)
             for h in range(q):
-                f[h] = norm * (scale * read_now[stored + 1 + h] + dot(shift[h], raw[0]))
+                f[h] = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
             # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
             C, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
             lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
             if new and not gram.trusted(lost_here, rounding, most_lost):
                 formed, along = True, A[0]
-                read(rows, stored, base, x, 1 / norm, -along, read_now, threads)
-                size = np.sqrt(read_now[stored])
+                products = read(rows, stored, base, x, 1 / norm, -along, threads)
+                size = np.sqrt(products[stored])
                 new = size > cutoff * (np.hypot(1.0, made_by(makers, along)) if exact else 1.0)
                 if new:
-                    raw = read_now[:stored].copy().reshape(1, stored) / size
+                    raw = products[:stored].copy().reshape(1, stored) / size
                     D, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
                     C, t = C + size * D, size * np.sqrt(max(left[0, 0], 0.0))
                     new = left[0, 0] > 0.25

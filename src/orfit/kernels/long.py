@@ -1,12 +1,11 @@
 """What runs over the p dimension, block by block: a gradient stays in the cache, rows stream past.
 
-Each as `…_part` on a piece of it, `…_shared` on all pieces at once, and by its name. No BLAS: the
-threads of OpenBLAS meet at barriers in every call, and where another process holds a core each
-barrier costs milliseconds.
+No BLAS: the threads of OpenBLAS meet at barriers in every call, and where another process holds a
+core each barrier costs milliseconds.
 """
 
 import numpy as np
-from numba import get_num_threads, prange
+from numba import get_num_threads
 
 from orfit.kernels.loops import accumulate, add_combination, add_products, compiled, dot, shared
 
@@ -15,9 +14,9 @@ FOLDED = 392  # the same where many vectors are worked on at once; 512 apart, th
 PARALLEL = 1 << 16  # parameters above which threads pay
 
 
-def threads(size, rows):
+def threads(size: int, rows: int) -> int:
     """How many threads share the work on so many parameters; to wake them takes a few rows."""
-    return 1 if size * min(rows, 16) <= PARALLEL else get_num_threads()
+    return 1 if size * min(rows, 16) <= PARALLEL else int(get_num_threads())
 
 
 @compiled
@@ -31,8 +30,15 @@ def length_of(x):
 
 
 @compiled
-def read_part(rows, stored, base, x, scale, A, start, stop, out):
-    """Over [start, stop): what `read` does."""
+def total(parts):
+    """The sum of what each thread found."""
+    for t in range(1, len(parts)):
+        parts[0] += parts[t]
+    return parts[0]
+
+
+@shared
+def read_shared(start, stop, out, rows, stored, base, x, scale, A):
     out[:] = 0.0
     number = rows.dtype.type(scale)
     for begin in range(start, stop, BLOCK):
@@ -45,64 +51,37 @@ def read_part(rows, stored, base, x, scale, A, start, stop, out):
         add_products(base, len(base), begin, end, g, out[stored + 1 :])
 
 
-@shared
-def read_shared(rows, stored, base, x, scale, A, out, threads):
-    parts = np.empty((threads, len(out)))
-    size = len(x)
-    for t in prange(threads):
-        start, stop = size * t // threads, size * (t + 1) // threads
-        read_part(rows, stored, base, x, scale, A, start, stop, parts[t])
-    out[:] = parts.sum(axis=0)
-
-
 @compiled
-def read(rows, stored, base, x, scale, A, out, threads):
-    """The row behind the others ← scale x + A rows; out ← its products with all rows and base.
+def read(rows, stored, base, x, scale, A, threads):
+    """The row behind the others ← scale x + A rows. Returns its products with all rows and base.
 
     One read of the rows. A may be empty: then x is stored as it came.
     """
-    if threads > 1:
-        read_shared(rows, stored, base, x, scale, A, out, threads)
-    else:
-        read_part(rows, stored, base, x, scale, A, 0, len(x), out)
-
-
-@compiled
-def gram_part(rows, stored, start, stop, out):
-    """Over [start, stop): the lower triangle of rows rowsᵀ."""
-    out[:] = 0.0
-    for begin in range(start, stop, FOLDED):
-        end = min(begin + FOLDED, stop)
-        for i in range(stored):
-            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
+    parts = np.empty((threads, stored + 1 + len(base)))
+    read_shared(len(x), parts, (rows, stored, base, x, scale, A))
+    return total(parts)
 
 
 @shared
-def gram_shared(rows, stored, threads):
-    parts = np.empty((threads, stored, stored))
-    size = rows.shape[1]
-    for t in prange(threads):
-        gram_part(rows, stored, size * t // threads, size * (t + 1) // threads, parts[t])
-    return parts.sum(axis=0)
+def gram_shared(start, stop, out, rows, stored):
+    out[:] = 0.0
+    for begin in range(start, stop, FOLDED):
+        end = min(begin + FOLDED, stop)
+        for i in range(stored):  # the lower triangle
+            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
 
 
 @compiled
 def gram_of(rows, stored, threads):
     """rows rowsᵀ."""
-    if threads > 1:
-        out = gram_shared(rows, stored, threads)
-    else:
-        out = np.empty((stored, stored))
-        gram_part(rows, stored, 0, rows.shape[1], out)
-    for i in range(stored):
-        for j in range(i):
-            out[j, i] = out[i, j]
-    return out
+    parts = np.empty((threads, stored, stored))
+    gram_shared(rows.shape[1], parts, (rows, stored))
+    lower = total(parts)
+    return lower + np.tril(lower, -1).T
 
 
-@compiled
-def fold_part(rows, stay, gone, Y, base, shift, start, stop):
-    """Over [start, stop): what `fold` does."""
+@shared
+def fold_shared(start, stop, out, rows, stay, gone, Y, base, shift):
     k, s = Y.shape
     leaving = np.empty((s, FOLDED), rows.dtype)
     for begin in range(start, stop, FOLDED):
@@ -119,17 +98,7 @@ def fold_part(rows, stay, gone, Y, base, shift, start, stop):
         accumulate(Y, k, s, leaving, 0, rows, begin, end - begin)
 
 
-@shared
-def fold_shared(rows, stay, gone, Y, base, shift, threads):
-    size = rows.shape[1]
-    for t in prange(threads):
-        fold_part(rows, stay, gone, Y, base, shift, size * t // threads, size * (t + 1) // threads)
-
-
 @compiled
 def fold(rows, stay, gone, Y, base, shift, threads):
     """What `tall.fold` does: base ← base + shift Q, row i ← Q[stay[i]] + Y[i] Q[gone]."""
-    if threads > 1:
-        fold_shared(rows, stay, gone, Y, base, shift, threads)
-    else:
-        fold_part(rows, stay, gone, Y, base, shift, 0, rows.shape[1])
+    fold_shared(rows.shape[1], np.empty((threads, 0)), (rows, stay, gone, Y, base, shift))

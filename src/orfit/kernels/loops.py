@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 from numba.extending import overload, register_jitable
 
 from orfit import gram
@@ -11,7 +11,29 @@ from orfit import gram
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 SETTINGS: Any = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
 compiled = njit(**SETTINGS)
-shared = njit(parallel=True, **SETTINGS)
+
+
+def shared(part):
+    """Share part(start, stop, out, *args) among threads: as many as `outs` has, one out for each.
+
+    One thread alone is called as it is: to start a parallel region costs more than a short row.
+    """
+    part = compiled(part)
+
+    @njit(parallel=True, **SETTINGS)
+    def on_threads(size, outs, args):
+        threads = len(outs)
+        for t in prange(threads):
+            part(size * t // threads, size * (t + 1) // threads, outs[t], *args)
+
+    @compiled
+    def whole(size, outs, args):
+        if len(outs) > 1:
+            on_threads(size, outs, args)
+        else:
+            part(0, size, outs[0], *args)
+
+    return whole
 
 
 @compiled
@@ -139,31 +161,20 @@ def _(X, M):
     return times_gram
 
 
-@overload(gram.eliminate)
-def _(E, order):
-    def eliminate(E, order):
-        k, s = E.shape
-        for j in range(k):
-            pivot = j
-            for l in range(j + 1, s):
-                if abs(E[j, l]) > abs(E[j, pivot]):
-                    pivot = l
-            order[j], order[pivot] = order[pivot], order[j]
-            for i in range(k):
-                E[i, j], E[i, pivot] = E[i, pivot], E[i, j]
-            if E[j, j] == 0:
-                return
-            above = E[j, j + 1 :]
-            for i in range(j + 1, k):
-                E[i, j] /= E[j, j]
-                share, row = E[i, j], E[i, j + 1 :]
-                for l in range(len(row)):
-                    row[l] -= share * above[l]
+@overload(gram.subtract_outer)
+def _(E, j):
+    def subtract_outer(E, j):
+        above = E[j, j + 1 :]
+        for i in range(j + 1, len(E)):
+            share, row = E[i, j], E[i, j + 1 :]
+            for l in range(len(row)):
+                row[l] -= share * above[l]
 
-    return eliminate
+    return subtract_outer
 
 
 for function in (
+    gram.eliminate,
     gram.project,
     gram.trusted,
     gram.measure_now,

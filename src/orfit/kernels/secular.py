@@ -1,7 +1,6 @@
 """The eigenproblem of a diagonal and a rank-one matrix, root by root, in O(k²)."""
 
 import numpy as np
-from numba import prange
 
 from orfit.kernels.loops import compiled, shared
 
@@ -92,17 +91,10 @@ def secular_root(s, z2, i, delta):
         tau = proposal
 
 
-@compiled
-def secular_roots_part(s, z2, delta, start, stop):
+@shared
+def secular_roots(start, stop, out, s, z2, delta):
     for i in range(start, stop):
         secular_root(s, z2, i, delta[i])
-
-
-@shared
-def secular_roots_shared(s, z2, delta, threads):
-    n = len(s)
-    for t in prange(threads):
-        secular_roots_part(s, z2, delta, n * t // threads, n * (t + 1) // threads)
 
 
 @compiled
@@ -164,10 +156,7 @@ def rank_one(sigma, z, threads):
         t[j] = s[poles[j]]
         z2[j] = z1[poles[j]] ** 2
     delta = work[7:]  # delta[i, j] = t_j² − λ_i
-    if r >= LARGE and threads > 1:
-        secular_roots_shared(t[:r], z2[:r], delta, threads)
-    else:
-        secular_roots_part(t[:r], z2[:r], delta, 0, r)
+    secular_roots(r, np.empty((threads if r >= LARGE else 1, 0)), (t[:r], z2[:r], delta))
     for i in range(r):
         found[i] = np.sqrt(max(t[i] * t[i] - delta[i, i], 0.0))
         again[i] = -delta[r - 1, i]

@@ -76,7 +76,7 @@ class Learner(ABC):
         """Learn one datapoint: x (d,), y a number or (c,)."""
         X = self._inputs("x", x)[None]
         self._check_inputs("x", X, one=True)
-        return self._learn_block(X, door.numbers("y", y)[None]).first()
+        return self._learn_one(X, door.numbers("y", y)[None])
 
     def learn_batch(self, X: object, Y: object) -> Update:
         """Learn many datapoints at once, as one block: X (n, d), Y (n,) or (n, c).
@@ -174,6 +174,9 @@ class Learner(ABC):
         update = self._learn(X, Y)
         self._count(X, Y)
         return update
+
+    def _learn_one(self, X: Array, Y: Array) -> Update:
+        return self._learn_block(X, Y).first()
 
     def _learn_rows(self, X: Array, Y: Array) -> Updates:
         """Learn rows one after another: a loop, unless a subclass knows a faster way."""

@@ -1,12 +1,11 @@
 """Learners that fit each block in a single step."""
 
+import math
 from typing import Any
-
-import numpy as np
 
 from orfit.door import Array
 from orfit.learners.base import Learner
-from orfit.learners.rows import COMPILED, PLAIN, WAYS, Auto, Way
+from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
@@ -57,17 +56,24 @@ class OneStep(Learner):
         """How so many rows would be learned now: "plain", "compiled" or "coordinates"."""
         return self._chosen(rows, outputs).name
 
-    def _chosen(self, rows: int, outputs: int = 1) -> Way:
-        return self._way or self._auto.choose(self, rows, outputs)
+    def _chosen(self, rows: int, outputs: int) -> Way:
+        if self._way is None:
+            return self._auto.choose(self, rows, outputs)
+        return COORDINATES if self._way is COORDINATES else self.alone(rows, outputs)
 
-    def best_alone(self, rows: int) -> Way:
+    def alone(self, rows: int, outputs: int) -> Way:
         """The way of rows that are not learned in coordinates."""
         if self._way is None:
-            return self._auto.alone(self, rows)
-        return COMPILED if self.can(COMPILED) else PLAIN
+            return self._auto.alone(self, rows, outputs)
+        walks = self._way is not PLAIN and outputs == 1 and self.can(COMPILED)
+        return COMPILED if walks else PLAIN
+
+    def outputs(self, Y: Array) -> int:
+        """How many gradients each datapoint has."""
+        return 1 if self.model.heads is not None else max(1, math.prod(Y.shape[1:]))
 
     def _learn_rows(self, X: Any, Y: Array) -> Updates:
-        outputs = 1 if self.model.heads is not None else max(1, int(np.prod(Y.shape[1:])))
+        outputs = self.outputs(Y)
         # As many gradients at a time as fill a few megabytes, or the memory has.
         block = min(self._auto.most_rows, max(16, self.memory.rank, (1 << 20) // self.model.size))
         block = max(1, block // outputs)
@@ -78,16 +84,14 @@ class OneStep(Learner):
             updates.append(way.learn(self, inputs, labels))
         return Updates.joined(updates, Y)
 
-    def _learn_block(self, X: Any, Y: Array) -> Update:
-        if len(X) == 1:
-            way = self._chosen(1)
-            if way is COMPILED:
-                return way.learn(self, X, Y).block()
-        return super()._learn_block(X, Y)
+    def _learn_one(self, X: Any, Y: Array) -> Update:
+        if self._chosen(1, self.outputs(Y)) is COMPILED:
+            return COMPILED.learn(self, X, Y).first()
+        return super()._learn_one(X, Y)
 
-    def learn_block(self, X: Any, Y: Array) -> Update:
-        """One row, by the plain step."""
-        return super()._learn_block(X, Y).first()
+    def one_by_one(self, X: Any, Y: Array) -> Updates:
+        """Learn rows by the plain step."""
+        return super()._learn_rows(X, Y)
 
     def _learn(self, X: Any, Y: Array) -> Update:
         if not self.model.linear:

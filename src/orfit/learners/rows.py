@@ -43,12 +43,11 @@ class Plain:
         return None
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
-        rows = range(len(X))
-        return Updates.of([learner.learn_block(X[i : i + 1], Y[i : i + 1]) for i in rows], Y)
+        return learner.one_by_one(X, Y)
 
 
 class Compiled:
-    """The same, compiled (`kernels.walk`)."""
+    """The same, compiled (`kernels.walk`), where a row has one gradient."""
 
     name = "compiled"
 
@@ -56,7 +55,7 @@ class Compiled:
         memory = learner.memory
         if not learner.model.linear:
             return "the model is not linear in w"
-        if not getattr(memory, "compiled", False):
+        if not memory.compiled:
             return f"{memory!r} is not kept in principal axes"
         if tall.shared(memory.frame.rows) is None:
             return "its numbers are on another device"
@@ -64,8 +63,6 @@ class Compiled:
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
         offset, labels, G = learner.affine(X, Y)
-        if G.shape[1] != len(X):  # several outputs share one w: each row is a block
-            return PLAIN.learn(learner, X, Y)
         q = math.prod(offset.shape[1:])
         records, refused = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
         records[:, 3 : 3 + q] += offset[: len(records)].reshape(-1, q)
@@ -84,27 +81,26 @@ class Coordinates:
     def obstacle(self, learner: "OneStep") -> str | None:
         if not learner.model.linear:
             return "the model is not linear in w"
-        if not hasattr(learner.memory, "inside"):
-            return f"{learner.memory!r} keeps no directions"
+        if not learner.memory.coordinates:
+            return f"{learner.memory!r} keeps no directions, or wants gradients whole"
         return None
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
-        memory, noise = learner.memory, learner.noise
-        if len(X) == 1 or (memory.exact and noise == 0):  # each row must be judged by itself
-            return learner.best_alone(len(X)).learn(learner, X, Y)
+        memory = learner.memory
+        alone = learner.alone(len(X), learner.outputs(Y))
+        if len(X) == 1 or (memory.exact and learner.noise == 0):  # each row is judged by itself
+            return alone.learn(learner, X, Y)
         offset, labels, G = learner.affine(X, Y)
         parts = split(memory.frame, G, None)
-        inside = memory.inside(parts) if len(parts.C) + len(parts.T) else None
-        if inside is None:  # it cannot, or there is nothing but zeros
-            return learner.best_alone(len(X)).learn(learner, X, Y)
-        F = offset + parts.along_w.reshape(offset.shape)
+        if not len(parts.coordinates):  # there is nothing but zeros
+            return alone.learn(learner, X, Y)
+        F = offset + parts.reading.along_w.reshape(offset.shape)
         learner.check_finite(F, G)
-        Z = np.vstack([parts.C, parts.T]).astype(inside.frame.rows.dtype)
+        inside = memory.inside(parts)
+        Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
+        learn, targets = walk_on if alone is COMPILED else each_on, labels - F
         columns = Z.shape[1] // len(X)
-        targets = labels - F
-        walks = columns == 1 and learner.best_alone(len(X)) is COMPILED
-        learn, targets = walk_on if walks else each_on, targets.reshape(Z.shape[1], -1)
-        records, refused = learn(learner, inside, np.asfortranarray(Z), targets, columns)
+        records, refused = learn(learner, inside, Z, targets.reshape(Z.shape[1], -1), columns)
         memory.take_over(inside, parts)
         q = math.prod(F.shape[1:])
         records[:, 3 : 3 + q] += F[: len(records)].reshape(-1, q)
@@ -164,15 +160,15 @@ class Auto:
     coordinate_parameters: int = 1 << 12
     coordinate_numbers: int = 1 << 22
 
-    def alone(self, learner: "OneStep", rows: int) -> Way:
+    def alone(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For a row by itself, as one of so many."""
         seen = learner.seen + rows
         worth = seen >= self.compiled_rows or seen * learner.model.size >= self.compiled_work
-        return COMPILED if worth and learner.can(COMPILED) else PLAIN
+        return COMPILED if worth and outputs == 1 and learner.can(COMPILED) else PLAIN
 
-    def choose(self, learner: "OneStep", rows: int, outputs: int = 1) -> Way:
+    def choose(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For so many rows, with so many gradients each."""
-        alone, size = self.alone(learner, rows), learner.model.size
+        alone, size = self.alone(learner, rows, outputs), learner.model.size
         if (
             rows < 2
             or rows * outputs < self.coordinate_columns

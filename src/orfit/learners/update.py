@@ -10,7 +10,7 @@ from orfit.door import Array
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """One step, records.
+    """What came of one step.
 
     prediction: f before the step. For `learn` a number or (c,), for `learn_batch` (n,) or (n, c).
     residual: y − prediction.
@@ -31,19 +31,13 @@ class Update:
 
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
-        return Update(
-            self.prediction[0],
-            self.residual[0],
-            self.step,
-            self.novelty,
-            self.conflict[0],
-            self.rank,
-        )
+        F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]
+        return Update(F, residual, self.step, self.novelty, conflict, self.rank)
 
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """Many steps, records: the fields of `Update` as arrays, one row for each datapoint."""
+    """What came of many steps: the fields of `Update` as arrays, one row for each datapoint."""
 
     prediction: Array
     residual: Array
@@ -55,16 +49,11 @@ class Updates:
     def __len__(self) -> int:
         return len(self.step)
 
-    def block(self) -> Update:
-        """Of a single row, as of a block of one datapoint."""
-        return Update(
-            self.prediction,
-            self.residual,
-            float(self.step[0]),
-            float(self.novelty[0]),
-            self.conflict,
-            int(self.rank[0]),
-        )
+    def first(self) -> Update:
+        """Of the first row."""
+        F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]
+        step, novelty, rank = float(self.step[0]), float(self.novelty[0]), int(self.rank[0])
+        return Update(F, residual, step, novelty, conflict, rank)
 
     @classmethod
     def of(cls, updates: list[Update], labels: Array) -> "Updates":

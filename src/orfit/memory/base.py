@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
+import numpy as np
 import numpy.typing as npt
 
 from orfit import door, tall
@@ -41,6 +42,8 @@ class Memory(ABC):
     """
 
     size: int | None = None  # p, known when the memory is first used
+    compiled = False  # whether the compiled row loop (`kernels.walk`) is what it does
+    coordinates = False  # whether rows can be learned in coordinates along its directions
     _carries = False  # whether it is a learner's
 
     @abstractmethod
@@ -134,6 +137,10 @@ class Carried:
     @w.setter
     def w(self, w: Any) -> None:
         self._w, self.reach = tall.copy(w), tall.largest(w)
+
+    def _along_w(self, G: Any) -> Array:
+        """Gᵀ w, n×q."""
+        return np.empty((G.shape[1], 0)) if self._w is None else tall.inner(G, self._w)
 
     def _move(self, move: tuple[Any, float]) -> None:
         displacement, length = move

@@ -35,12 +35,12 @@ class BasisSplit:
 
     @property
     def novelty(self) -> float:
-        total = small.frobenius(self.parts.norms)
+        total = small.frobenius(self.parts.reading.norms)
         return small.frobenius(self.parts.T) / total if total > 0 else 0.0
 
     @property
     def along_w(self) -> Array:
-        return self.parts.along_w
+        return self.parts.reading.along_w
 
     def move(self, z: Array) -> tuple[Array, float]:
         """D z in coordinates along [U O], and its length."""
@@ -61,10 +61,12 @@ class Basis(Memory):
     This one keeps Γ as a triangle; `Principal` keeps it in principal axes.
     """
 
-    seen: Any = Triangle(np.empty((0, 0)))  # `Seen`: how much, along the frame's directions
+    coordinates = True
+    form: Any = Triangle  # of Γ: a kind of `Seen`
 
     def __init__(self) -> None:
         self._frame: Frame | None = None
+        self.seen = self.form()  # how much, along the frame's directions
         self._lost = 0.0
 
     def trim(self) -> None:
@@ -112,7 +114,7 @@ class Basis(Memory):
         self.frame.reach = reach
 
     def largest(self) -> float:
-        return self.frame.elsewhere + tall.largest(self.w)
+        return self.frame.largest()
 
     @property
     def rank(self) -> int:
@@ -195,7 +197,7 @@ class Basis(Memory):
     def delete(self, j: int) -> None:
         """Drop the j-th basis vector. O(k²)."""
         self._lost += energy(self.root[:, j])
-        self.frame.delete(j)
+        self.frame.drop(np.delete(self.frame.W, j, axis=0))
         self.seen = self.seen.deleted(j)
 
     def reflect(self, v: Array) -> None:
@@ -205,7 +207,8 @@ class Basis(Memory):
         u = v.copy()
         u[-1] += np.copysign(1.0, v[-1])
         u /= np.linalg.norm(u)
-        self.frame.reflect(u)
+        W = self.frame.W
+        self.frame.drop((W - np.outer(u, 2 * (u @ W)))[:-1])
         self.seen = self.seen.reflected(u)
 
     def keep(self, K: Array) -> None:
@@ -214,8 +217,8 @@ class Basis(Memory):
         self.frame.turn(K)
         self.seen = self.seen.turned(K)
 
-    def inside(self, parts: Parts) -> "Basis | None":
-        """The same memory in the coordinates along [U O], to learn rows there; None: it cannot."""
+    def inside(self, parts: Parts) -> "Basis":
+        """The same memory in the coordinates along [U O], to learn rows there."""
         made = copy.copy(self)
         made._frame = self.frame.inside(parts, self.room(len(parts.C) + len(parts.T)))
         return made
@@ -239,7 +242,7 @@ class Basis(Memory):
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.frame.restore(arrays, values)
-        self.seen = type(self.seen).restored(arrays, values, self.frame.rank)
+        self.seen = self.form.restored(arrays, values, self.frame.rank)
         self._lost = float(values["lost"])
 
 
@@ -253,7 +256,7 @@ class Bounded(Basis, ABC):
     def room(self, size: int) -> int:
         # The more room, the rarer rows are folded, and the more there are to read at every step.
         # What fits the first cache nobody counts.
-        return self.m + max(8, min(24, self.m // 6), min(16, (1 << 15) // max(1, size)))
+        return self.m + max(8, int(2.5 * self.m**0.5), min(16, (1 << 15) // max(1, size)))
 
     @abstractmethod
     def trim(self) -> None: ...

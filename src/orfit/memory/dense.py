@@ -114,7 +114,7 @@ class Dense(Carried, Memory):
         return self.L.size
 
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
-        along_w = tall.inner(G, self.w) if self._carries else np.empty((G.shape[1], 0))
+        along_w = self._along_w(G)
         G = tall.to_numpy(G)  # what is p×p stays with NumPy
         norms = tall.lengths(G)
         L, width = self._faded(forgetting)

@@ -49,7 +49,7 @@ class Frame:
         """Take over parameters, q×p, in place of those that were carried."""
         self.base = base
         self.shift = np.zeros((len(base), self.stored))
-        self.elsewhere = 0.0  # how large parameters are that these are to be added to
+        self.outer: Frame | None = None  # whose parameters these are to be added to
         self.reach = tall.largest(base)  # no parameter is larger than this
         self._w: Any = None  # once somebody has asked, until the next step
 
@@ -57,8 +57,12 @@ class Frame:
     def w(self) -> Any:
         """The parameters, p×q."""
         if self._w is None:
-            self._w = tall.written_out(self.base, self.rows[: self.stored], self.shift).T
+            self._w = self.base.T + tall.combine(self.Q, self.shift.T)
         return self._w
+
+    def largest(self) -> float:
+        """What `reach` would be if it were found anew."""
+        return tall.largest(self.w) + (0.0 if self.outer is None else self.outer.largest())
 
     @property
     def rank(self) -> int:
@@ -83,7 +87,7 @@ class Frame:
 
     def append(self, parts: "Parts") -> None:
         """U ← [U O]. Rows for which there is no room wait for `make_room`."""
-        r, s = len(parts.T), self.stored
+        r, s, new = len(parts.T), self.stored, parts.new
         self.makers = parts.makers
         if not r:
             return
@@ -91,15 +95,16 @@ class Frame:
         if self.growing and s + r > len(self.rows):
             self._widen(s + r)
         self._enlarge(s + r)
-        self.M[s : s + r, :s], self.M[:s, s : s + r] = parts.raw, parts.raw.T
-        self.M[s : s + r, s : s + r] = parts.gram
+        self.M[s : s + r, :s], self.M[:s, s : s + r] = new.rows, new.rows.T
+        self.M[s : s + r, s : s + r] = new.square
         self.W = gram.extended(self.W, parts.A, parts.K)
         self.shift = np.hstack([self.shift, np.zeros((len(self.shift), r))])
+        unit = new.G / tall.convert(new.G, new.lengths)
         if s + r <= len(self.rows):
-            tall.store(self.rows, s, parts.N, parts.lengths)
+            self.rows[s : s + r] = unit.T
             self.stored += r
         else:
-            self.waiting = parts.N / tall.convert(parts.N, parts.lengths)
+            self.waiting = unit
 
     def move(self, along: Array) -> None:
         """Move w by U along, for `along` k×q."""
@@ -135,24 +140,12 @@ class Frame:
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
-        self.W = np.ascontiguousarray(small.product(K.T, self.W))
-        if K.shape[1] < K.shape[0]:
-            self.makers = None
+        W = np.ascontiguousarray(small.product(K.T, self.W))
+        self.W, self.makers = W, self.makers if len(W) == len(self.W) else None
 
-    def keep_first(self, count: int) -> None:
-        """U ← so many of its columns."""
-        self.W = self.W[:count]
-        self.makers = None
-
-    def reflect(self, u: Array) -> None:
-        """U ← U (I − 2 u uᵀ) less its last column: one reflection drops one direction."""
-        self.W = np.ascontiguousarray((self.W - np.outer(u, 2 * (u @ self.W)))[:-1])
-        self.makers = None
-
-    def delete(self, j: int) -> None:
-        """U ← U less its j-th column."""
-        self.W = np.delete(self.W, j, axis=0)
-        self.makers = None
+    def drop(self, W: Array) -> None:
+        """Let the directions be these, fewer than before."""
+        self.W, self.makers = np.ascontiguousarray(W), None
 
     def replace(self, U: Any) -> None:
         """Let U be this orthonormal matrix, p×k."""
@@ -161,7 +154,7 @@ class Frame:
             self._widen(U.shape[1])
         self._enlarge(U.shape[1])
         self.stored = U.shape[1]
-        tall.store(self.rows, 0, U, np.ones(self.stored))
+        self.rows[: self.stored] = U.T
         self.W = np.eye(self.stored)
         self.M[: self.stored, : self.stored] = self.W
         self.makers = None
@@ -175,7 +168,7 @@ class Frame:
         made = Frame(like, room)
         made.replace(np.eye(size, k, dtype=like.dtype))
         made.carry(np.zeros((len(self.base), size), like.dtype))
-        made.elsewhere = made.reach = tall.largest(self.w)
+        made.outer, made.reach = self, self.reach
         return made
 
     def _enlarge(self, capacity: int) -> None:
@@ -227,6 +220,43 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Reading:
+    """What the p dimension is read for: the products of n gradients, made unit vectors."""
+
+    G: Any  # p×n, divided by its lengths where their squares are no numbers
+    lengths: Array  # n, of these columns
+    norms: Array  # n, the lengths of the gradients
+    rows: Array  # n×s, with the rows of Q
+    square: Array  # n×n, with each other
+    along_w: Array  # n×q, of the gradients with w
+
+    def only(self, some: Array) -> "Reading":
+        """Of some of the gradients."""
+        lengths, norms, square = (
+            self.lengths[some],
+            self.norms[some],
+            self.square[np.ix_(some, some)],
+        )
+        return Reading(self.G[:, some], lengths, norms, self.rows[some], square, self.along_w[some])
+
+
+def read(frame: Frame, G: Any) -> Reading:
+    """Read G, the rows and the parameters, once."""
+    rows, s = frame.rows[: frame.stored], frame.stored
+    products, square = tall.read(rows, frame.base, G)
+    norms = lengths = np.sqrt(np.diagonal(square))
+    least, most = tall.SAFE[tall.numpy_dtype(G)]
+    if not (norms.min(initial=1.0) > least and norms.max(initial=1.0) < most):
+        norms, lengths = tall.lengths(G), np.ones(len(norms))
+        G = G / tall.convert(G, np.where(norms > 0, norms, 1.0))
+        products, square = tall.read(rows, frame.base, G)
+    with np.errstate(over="ignore", invalid="ignore"):  # such a prediction is refused later
+        along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * (norms / lengths)[:, None]
+    square = square / np.outer(lengths, lengths)
+    return Reading(G, lengths, norms, products[:, :s] / lengths[:, None], square, along_w)
+
+
+@dataclass(frozen=True)
 class Parts:
     """G = U C + O T, O orthonormal and orthogonal to U, known by rows N that are to be stored.
 
@@ -234,25 +264,26 @@ class Parts:
     """
 
     frame: Frame
-    norms: Array  # n, the lengths of G's columns
-    along_w: Array  # n×q, Gᵀ w
+    reading: Reading  # of G
     C: Array  # k×n, along what is remembered
     T: Array  # r×n, a staircase
-    N: Any  # p×r
-    lengths: Array  # r, of N's columns
+    new: Reading  # of N, p×r
     A: Array  # r×s
     K: Array  # r×r
-    raw: Array  # r×s, the products of N with Q
-    gram: Array  # r×r, with itself
     makers: small.Makers | None  # of Q and N
+
+    @property
+    def coordinates(self) -> Array:
+        """Those of G along [U O]."""
+        return np.vstack([self.C, self.T])
 
     def combine(self, along: Array) -> Any:
         """[U O] along, tall."""
         k = len(self.C)
         new = small.product(self.K.T, along[k:])
         old = small.product(self.frame.W.T, along[:k]) - small.product(self.A.T, new)
-        scale = self.lengths.reshape(-1, *[1] * (along.ndim - 1))
-        moved = tall.combine(self.N, new / scale)
+        scale = self.new.lengths.reshape(-1, *[1] * (along.ndim - 1))
+        moved = tall.combine(self.new.G, new / scale)
         return moved + tall.combine(self.frame.Q, old) if old.any() else moved
 
 
@@ -264,65 +295,26 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     would grow too much, G − QᵀAᵀ is formed, made orthonormal, and taken apart in turn: twice is
     enough (Kahan, Parlett). What the second projection takes away too was rounding from the start.
     """
-    reading = read(frame, G)
-    C, A, left, rounding = gram.project(frame.W, frame.M, reading.rows, reading.square)
+    first = read(frame, G)
+    C, A, left, rounding = gram.project(frame.W, frame.M, first.rows, first.square)
     T, inverse, lost = small.cholesky(left, rounding)
-    C, dtype = (C * reading.norms[:, None]).T, tall.numpy_dtype(G)
+    C, dtype = (C * first.norms[:, None]).T, tall.numpy_dtype(G)
     if gram.trusted(lost, rounding, gram.most_lost(dtype)):
         grown = None if makers is None else makers.with_rows(len(T))
-        return Parts(frame, reading.norms, reading.along_w, C, T * reading.norms, reading.G,
-                     reading.lengths, A, inverse.T, reading.rows, reading.square,
-                     grown)  # fmt: skip
-    A = (A * reading.lengths[:, None]).T
-    rest = tall.subtract(reading.G, frame.Q, A)
+        return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown)
+    A, grown = (A * first.lengths[:, None]).T, None
+    rest = tall.subtract(first.G, frame.Q, A)
     if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
-        N, T, grown = (
-            tall.combine(rest, inverse / reading.lengths[:, None]),
-            T * reading.norms,
-            None,
-        )
+        N, T = tall.combine(rest, inverse / first.lengths[:, None]), T * first.lengths
     else:
-        N, T, grown = tall.orthonormalise(rest, A, reading.lengths, makers)
-        T = T * (reading.norms / reading.lengths)
+        N, T, grown = tall.orthonormalise(rest, A, first.lengths, makers)
     again = read(frame, N)
     D, A, left, rounding = gram.project(frame.W, frame.M, again.rows, again.square)
+    T = T * (first.norms / first.lengths)
     C = C + small.product((D * again.norms[:, None]).T, T)
     new = np.diag(left) > 0.25  # in squares: of a unit vector more than half is left
     if not new.all():
         grown = None if new.any() else makers
     F, inverse, _ = small.cholesky(left[np.ix_(new, new)], rounding[new])
     T = small.product(F * again.norms[new], T[new])
-    return Parts(frame, reading.norms, reading.along_w, C, T, N[:, new], again.lengths[new], A[new],
-                 inverse.T, again.rows[new], again.square[np.ix_(new, new)], grown)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Reading:
-    """What the p dimension is read for: the products of n gradients, made unit vectors."""
-
-    G: Any  # p×n, divided by its lengths where their squares are no numbers
-    lengths: Array  # n, of these columns
-    norms: Array  # n, the lengths of the gradients
-    rows: Array  # n×s, with the rows of Q
-    square: Array  # n×n, with each other
-    along_w: Array  # n×q, of the gradients with w
-
-
-def read(frame: Frame, G: Any) -> Reading:
-    """Read G, the rows and the parameters, once."""
-    rows, s = frame.rows[: frame.stored], frame.stored
-    products, square = tall.read(rows, frame.base, G)
-    norms = lengths = np.sqrt(np.diagonal(square))
-    least, most = tall.SAFE[tall.numpy_dtype(G)]
-    if not (norms.min(initial=1.0) > least and norms.max(initial=1.0) < most):
-        norms = tall.lengths(G)
-        scale = np.where(norms > 0, norms, 1.0)
-        G, lengths = G / tall.convert(G, scale), np.ones(len(norms))
-        products, square = tall.read(rows, frame.base, G)
-        with np.errstate(over="ignore", invalid="ignore"):  # such a prediction is refused later
-            along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * scale[:, None]
-        return Reading(G, lengths, norms, products[:, :s], square, along_w)
-    with np.errstate(over="ignore", invalid="ignore"):
-        along_w = products[:, s:] + products[:, :s] @ frame.shift.T
-    unit = square / np.outer(lengths, lengths)
-    return Reading(G, lengths, norms, products[:, :s] / lengths[:, None], unit, along_w)
+    return Parts(frame, first, C, T, again.only(new), A[new], inverse.T, grown)

@@ -1,8 +1,6 @@
 """The compiled row loop on a memory in principal axes."""
 
 import math
-from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -15,24 +13,15 @@ from orfit.memory.seen import Axes
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
 
 
-@cache
-def kernels() -> ModuleType | None:
-    """The compiled loop, where numba is installed; imported when first needed."""
-    try:
-        from orfit import kernels as compiled
-    except ImportError:
-        return None
-    return compiled
-
-
 def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float) -> Array:
     """Learn G's columns one after another: n×(3 + 2q), see `kernels.walk`.
 
     Y: n×q. most: what a parameter may reach. Stops short, with fewer records, where a step might
     overflow.
     """
-    compiled, frame = kernels(), memory.frame
-    assert compiled is not None
+    from orfit import kernels  # with numba, when first needed
+
+    frame = memory.frame
     gradients, rows, base = (tall.shared(A) for A in (G, frame.rows, frame.base))
     assert gradients is not None
     assert base is not None
@@ -44,7 +33,7 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
     if exact:
         makers[: frame.stored, : frame.stored] = frame.makers.rows
     records = np.empty((len(X), 3 + 2 * len(base)))
-    stored, W, exact, sigma, shift, folds, lost, learned = compiled.walk(
+    stored, W, exact, sigma, shift, folds, lost, learned = kernels.walk(
         rows,
         frame.stored,
         np.ascontiguousarray(frame.W),
@@ -67,7 +56,7 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
         # Its coefficients along rows are larger than a step, by what they are shorter.
         most * SCALES[X.dtype][0] / gram.LONGEST_DIRECTION - frame.reach,
         records,
-        compiled.threads(len(G), len(X)),
+        kernels.threads(len(G), len(X)),
     )
     makers = np.asfortranarray(makers[:stored, :stored])
     frame.advance(stored, W, shift, folds, small.Makers(makers) if exact else None)

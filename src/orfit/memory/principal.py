@@ -1,7 +1,5 @@
 """Keep the principal directions: incremental PCA."""
 
-from typing import Any
-
 import numpy as np
 
 from orfit.memory.basis import BasisSplit, Bounded, energy
@@ -23,9 +21,9 @@ class Principal(Bounded):
         pca.U, pca.sigma
     """
 
-    seen: Any = Axes(np.empty(0))
+    form = Axes
     shrinks = False  # whether the first square that is dropped is taken off those that stay
-    compiled = True  # whether `kernels.walk` is what this memory does
+    compiled = True
 
     def __init_subclass__(cls) -> None:
         """A subclass that trims in another way is not what the compiled loop does."""
@@ -41,7 +39,7 @@ class Principal(Bounded):
         if self.shrinks:
             kept = np.sqrt(np.maximum((kept - sigma[m]) * (kept + sigma[m]), 0.0))
             self._lost += m * energy(sigma[m])
-        self.frame.keep_first(m)
+        self.frame.drop(self.frame.W[:m])
         self.seen = Axes(kept)
 
     def _take_in(self, past: BasisSplit) -> None:

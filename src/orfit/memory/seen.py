@@ -40,17 +40,20 @@ class Seen(Protocol):
 
 @dataclass(frozen=True)
 class Triangle:
-    """Γᵀ = `root`, upper triangular."""
+    """H (k×k), upper triangular, with Hᵀ H = Γ Γᵀ + R I: for R = 0, `root`, and the R in use."""
 
-    root: Array
-    # H with Hᵀ H = Γ Γᵀ + R I, for the R that was last asked for: it changes along with the root.
-    _with: dict[float, Array] = field(default_factory=dict)
+    roots: dict[float, Array] = field(default_factory=lambda: {0.0: np.empty((0, 0))})
+
+    @property
+    def root(self) -> Array:
+        """Γᵀ."""
+        return self.roots[0.0]
 
     def __len__(self) -> int:
         return len(self.root)
 
     def faded(self, forgetting: float) -> "Triangle":
-        return self if forgetting == 1 else Triangle(self.root * np.sqrt(forgetting))
+        return self if forgetting == 1 else Triangle({0.0: self.root * np.sqrt(forgetting)})
 
     def damped(self, C: Array, noise: float) -> Array:
         root = self._with_noise(noise)
@@ -60,55 +63,51 @@ class Triangle:
         return np.asarray(linalg.solve_triangular(self._with_noise(noise), np.sqrt(noise) * z))
 
     def _with_noise(self, noise: float) -> Array:
-        if noise not in self._with:
-            self._with.clear()
-            self._with[noise] = small.grow(self.root, np.sqrt(noise) * np.eye(len(self)))
-        return self._with[noise]
+        if noise not in self.roots:
+            root = self.root
+            self.roots.clear()  # of another R
+            self.roots[0.0] = root
+            self.roots[noise] = small.grow(root, np.sqrt(noise) * np.eye(len(root)))
+        return self.roots[noise]
 
     def grown(self, C: Array, T: Array) -> "Triangle":
         """With gradients [U O] (C; T), for directions O that come last."""
         rows = np.vstack([C, T]).T
-        roots = {R: small.grow(H, rows, np.sqrt(R)) for R, H in self._with.items()}
-        return Triangle(small.grow(self.root, rows), roots)
+        return Triangle({R: small.grow(H, rows, np.sqrt(R)) for R, H in self.roots.items()})
 
     def deleted(self, j: int) -> "Triangle":
         """Without the j-th direction."""
-        roots = {R: small.delete(H, j) for R, H in self._with.items()}
-        return Triangle(small.delete(self.root, j), roots)
+        return Triangle({R: small.delete(H, j) for R, H in self.roots.items()})
 
     def reflected(self, u: Array) -> "Triangle":
         """For U (I − 2 u uᵀ), without its last direction."""
-        roots = {R: small.reflect(H, u) for R, H in self._with.items()}
-        return Triangle(small.reflect(self.root, u), roots)
+        return Triangle({R: small.reflect(H, u) for R, H in self.roots.items()})
 
     def turned(self, K: Array) -> "Triangle":
         """For U K, K with orthonormal columns."""
-        roots = {R: small.triangle(H @ K) for R, H in self._with.items()}
-        return Triangle(small.triangle(self.root @ K), roots)
+        return Triangle({R: small.triangle(H @ K) for R, H in self.roots.items()})
 
     def axes(self) -> tuple[Array, Array]:
         return small.principal(self.root)
 
     def state(self) -> tuple[dict[str, Array], dict[str, float]]:
-        arrays, values = {"root": self.root}, {}
-        for values["noise"], arrays["root_with_noise"] in self._with.items():
-            pass
-        return arrays, values
+        noise = max(self.roots)
+        arrays = {"root": self.root}
+        return arrays | ({"root_with_noise": self.roots[noise]} if noise else {}), {"noise": noise}
 
     @classmethod
     def restored(cls, arrays: dict[str, Array], values: dict[str, float], rank: int) -> "Triangle":
-        roots = {}
+        names = {0.0: "root"}
         if "root_with_noise" in arrays:
-            kept = taken(arrays, "root_with_noise", np.float64, rank, rank)
-            roots[float(values["noise"])] = kept
-        return cls(taken(arrays, "root", np.float64, rank, rank), roots)
+            names[float(values["noise"])] = "root_with_noise"
+        return cls({R: taken(arrays, n, np.float64, rank, rank) for R, n in names.items()})
 
 
 @dataclass(frozen=True)
 class Axes:
     """Γ = diag(sigma), falling: U are principal axes."""
 
-    sigma: Array
+    sigma: Array = field(default_factory=lambda: np.empty(0))
 
     def __len__(self) -> int:
         return len(self.sigma)

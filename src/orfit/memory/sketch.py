@@ -9,7 +9,6 @@ from orfit import door, small, tall
 from orfit.door import Array
 from orfit.memory.base import taken
 from orfit.memory.basis import Basis, BasisSplit, energy
-from orfit.memory.frame import Parts
 from orfit.memory.seen import Triangle
 
 WAYS = ("fresh", "kept", "symmetric")
@@ -36,6 +35,8 @@ class Sketch(Basis):
     is linear in A Aᵀ: two of them can be added, and nothing depends on the order of the gradients.
     O(m² p) a step.
     """
+
+    coordinates = False  # it wants gradients whole
 
     def __init__(self, m: int, way: str = "kept", seed: int = 0) -> None:
         super().__init__()
@@ -79,7 +80,7 @@ class Sketch(Basis):
         past = super().split(G, noise, forgetting)
         # What is kept are sums of products with gradients; but for the fresh way, of their squares.
         most = tall.SAFE[tall.numpy_dtype(G)][1]
-        if past.parts.norms.max() > (most if self.way == "fresh" else most**0.5):
+        if past.parts.reading.norms.max() > (most if self.way == "fresh" else most**0.5):
             raise ValueError("a gradient is too long for a sketch of its squares: scale x")
         return SketchSplit(past.parts, past.seen, past.noise, past.forgetting, G)
 
@@ -103,8 +104,8 @@ class Sketch(Basis):
         self.frame.replace(U)
         squares, V = np.linalg.eigh((square + square.T) / 2)
         root = np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T
-        self.seen = Triangle(small.triangle(root))
-        self._total = fading * self._total + energy(past.parts.norms)
+        self.seen = Triangle({0.0: small.triangle(root)})
+        self._total = fading * self._total + energy(past.parts.reading.norms)
         self._lost = max(0.0, self._total - energy(root))
 
     def _summary(self) -> tuple[Any, Array]:
@@ -123,9 +124,6 @@ class Sketch(Basis):
         U, R = _orthonormal(both.T)
         half = R[:, :k] @ R[:, k:].T  # A Aᵀ ≈ Q X, made symmetric
         return U, (half + half.T) / 2
-
-    def inside(self, parts: Parts) -> None:
-        """A sketch wants gradients whole."""
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, values = super().state()

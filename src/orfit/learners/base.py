@@ -34,8 +34,9 @@ class Learner(ABC):
         self._shape, self._dtype = tuple(start.shape), start.dtype
         self.most = float(np.finfo(tall.numpy_dtype(start)).max) / 4  # what a parameter may reach
         self.memory = memory
+        self._origin = None if memory is None else self._model.origin
         self._carrier: Any = Plain() if memory is None else memory
-        self._carrier.carry(start if memory is None else start.reshape(len(start), -1))
+        self._carrier.carry(self._carried(start))
         self._seen = 0
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
@@ -52,12 +53,17 @@ class Learner(ABC):
     @property
     def _w(self) -> Any:
         """The parameters, to be read: who carries them may go on using the same array."""
-        w = self._carrier.w
-        return w if self.memory is None else w.reshape(self._shape)
+        w = self._carrier.w if self.memory is None else self._carrier.w.reshape(self._shape)
+        return w if self._origin is None else w + self._origin
 
     @_w.setter
     def _w(self, w: Any) -> None:
-        self._carrier.w = w if self.memory is None else w.reshape(len(w), -1)
+        self._carrier.w = self._carried(w)
+
+    def _carried(self, w: Any) -> Any:
+        """What is carried of w: from the model's origin on; by a memory, as columns."""
+        w = w if self._origin is None else w - self._origin
+        return w if self.memory is None else w.reshape(len(w), -1)
 
     @property
     def w(self) -> Any:

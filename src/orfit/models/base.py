@@ -60,8 +60,12 @@ class CompleteModel(Model, Protocol):
     def observe(self, w: Any, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """F, the residual and G, of the outputs that the labels Y speak of."""
 
+    @property
+    def origin(self) -> Any:
+        """For linear models: the parameters w₀ that `affine` starts from; None: zero."""
+
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
-        """For linear models: F(0), what Y says F should be, and G, so that F(w) = F(0) + Gᵀ w."""
+        """For linear models: F(w₀), what Y says F should be, and G: F(w) = F(w₀) + Gᵀ (w − w₀)."""
 
     def sync(self, w: Any) -> None:
         """Write w into the module that the model is made of."""
@@ -69,6 +73,8 @@ class CompleteModel(Model, Protocol):
 
 class Defaults:
     """The members that most models need not think about."""
+
+    origin: Any = None
 
     def accept(self, name: str, X: object, dtype: Any) -> Any:
         return door.numbers(name, X, dtype)
@@ -86,7 +92,7 @@ class Defaults:
 
 
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
-OPTIONAL = ("accept", "observe", "affine", "sync")
+OPTIONAL = ("accept", "observe", "origin", "affine", "sync")
 
 
 class Completed(Defaults):

@@ -112,11 +112,15 @@ class TorchModel(Defaults):
         F = self._at_parameters(F_at, G, w)
         return F, residual(Y, F), G
 
+    @property
+    def origin(self) -> Tensor | None:
+        """Where the tangent touches."""
+        return self._start if self.tangent else None
+
     def affine(self, X: Tensor, Y: Array) -> tuple[Array, Array, Tensor]:
         classes, Y = self._wanted(self._start, X, Y)
-        F_at, G = self._at(self._start, X, classes)
-        F = self._for_numpy(F_at)
-        return F - tall.inner(G, self._start).reshape(F.shape), Y, G
+        F, G = self._at(self._start, X, classes)
+        return self._for_numpy(F), Y, G
 
     def _wanted(self, w: Tensor, X: Tensor, Y: Array) -> tuple[Tensor | None, Array]:
         """Which outputs Y speaks of (None: all), and what they should be."""
@@ -242,11 +246,11 @@ class TorchModel(Defaults):
             w.requires_grad_()
             F = self._one(w, X[0].clone() if X.is_inference() else X[0])
             F = F if classes is None else F[classes]
-            rows = torch.empty((len(F), self.size), dtype=w.dtype, device=w.device)
-            for i in range(len(F)):
-                rows[i] = torch.autograd.grad(F[i], w, retain_graph=i + 1 < len(F))[0]
+            last = len(F) - 1
+            rows = [torch.autograd.grad(F[i], w, retain_graph=i < last)[0] for i in range(len(F))]
             w.requires_grad_(False)
-        return (F.detach() if len(F) == 1 else F.detach()[None]), rows
+        G = torch.stack(rows) if last else rows[0][None]
+        return (F.detach() if len(F) == 1 else F.detach()[None]), G
 
     def _at_parameters(self, F: Tensor, G: Tensor, w: Tensor) -> Array:
         """F at w, for NumPy: on the tangent that is on from the start along the gradients."""

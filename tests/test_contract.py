@@ -305,7 +305,7 @@ def test_lists_and_numbers_are_data_too():
         (lambda m: orfit.ORFit(m, "many"), "a memory such as"),
         (lambda m: orfit.OGD(m, orfit.memory.Dense(), lr=1), "OGD needs a memory of directions"),
         (lambda m: orfit.ORFit(m, rows="fast"), "rows must be one of auto, plain, compiled"),
-        (lambda m: orfit.ORFit(m, rows="compiled"), "not possible here: Unlimited.* not kept in"),
+        (lambda m: orfit.ORFit(m, rows="compiled"), "not possible here: Unlimited.* has no"),
         (lambda m: orfit.ORFit(TanhNetwork(2, 2), 3, rows="compiled"), "not linear in w"),
         (lambda m: orfit.ORFit(m, orfit.memory.Dense(), rows="coordinates"), "no directions"),
         (lambda m: orfit.ORFit(orfit.Linear), "not a class"),

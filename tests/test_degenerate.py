@@ -130,6 +130,7 @@ def test_saturation_is_said_once(rows, memory, rng):
         updates = learner.learn_each(X, y)
     assert [w.category for w in said] == [orfit.SaturationWarning]
     assert "noise > 0" in str(said[0].message)
+    assert said[0].filename == __file__, "it points at the user's line"
     assert (updates.rank == np.minimum(np.arange(1, 21), 6)).all()
     assert np.abs(learner.w - np.linalg.solve(X[:6], y[:6])).max() <= 1e-10
     left = y[6:] - X[6:] @ learner.w

@@ -1,5 +1,7 @@
 """The frame: one read a gradient, against two explicit projections."""
 
+import copy
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,7 +9,8 @@ from hypothesis import strategies as st
 
 import orfit
 from conftest import every_way, on
-from orfit import gram
+from orfit import gram, tall
+from orfit.memory import Principal
 from orfit.memory.frame import Frame, split
 
 seeds = st.integers(0, 2**32 - 1)
@@ -172,3 +175,78 @@ def test_what_was_dropped_is_known(rows, rng):
         assert kept + learner.memory.lost == pytest.approx(np.sum(X**2))
         assert (learner.memory.lost == 0) == (memory is None)
         assert learner.memory.numbers >= 30 * learner.memory.rank
+
+
+@given(seeds, st.booleans())
+def test_nothing_is_lost_of_a_block_with_repeats(seed, fresh):
+    """A column that is spanned up to rounding begins no direction; later ones keep their part."""
+    rng = np.random.default_rng(seed)
+    pool = rng.standard_normal((33, 30))
+    memory = Principal(20)
+    for i in rng.integers(0, 33, 60):
+        memory.absorb(pool[i])
+    rows = [*pool[rng.integers(0, 33, 20 if fresh else 29)]]
+    rows += [*rng.standard_normal((5, 30))] if fresh else []
+    G = np.asfortranarray(np.array(rows).T)
+    parts = memory.split(G).parts
+    O = parts.combine(np.eye(len(parts.coordinates)))
+    lost = np.linalg.norm(O @ parts.coordinates - G, axis=0) / np.linalg.norm(G, axis=0)
+    assert lost.max() <= 1e-8
+    assert np.abs(O.T @ O - np.eye(O.shape[1])).max() <= 1e-8
+
+
+def test_a_step_whose_parts_are_no_numbers_is_refused_or_learned():
+    """Nearly parallel rows of float32, and labels near its end: w is finite, or was not moved."""
+    refused = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        learner = orfit.ORFit(orfit.Linear(60), 2, w0=np.zeros(60, np.float32))
+        X = rng.standard_normal(60) + 0.15 * rng.standard_normal((30, 60))
+        y = 10 ** rng.uniform(35, 39) * rng.standard_normal(30)
+        try:
+            learner.learn_batch(X, y)
+        except ValueError:  # the step overflows
+            assert learner.seen == 0
+            refused += 1
+        assert np.isfinite(learner.w).all()
+    assert 0 < refused < 40
+
+
+def test_rows_that_find_no_memory_leave_the_frame_as_it_was(rng, monkeypatch):
+    learner = orfit.ORFit(orfit.Linear(40), rows="plain")
+    X, y = rng.standard_normal((20, 40)), rng.standard_normal(20)
+    learner.learn_each(X[:8], y[:8])  # as many as there is room for
+    untroubled = copy.deepcopy(learner)
+
+    def none_left(*_):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(tall, "empty", none_left)
+        with pytest.raises(MemoryError):
+            learner.learn(X[8], y[8])
+    for each in (learner, untroubled):
+        each.learn_each(X[8:], y[8:])
+        each.learn(2 * X[3], 2 * y[3])
+    assert np.abs(learner.w - untroubled.w).max() <= 1e-13
+
+
+def test_a_frame_in_coordinates_knows_how_far_it_is_from_the_outside():
+    outside = Frame(np.empty(4, np.float32), 8)
+    outside.carry(np.full((1, 4), 8e37, np.float32))
+    x = np.ones((4, 1), np.float32)
+    inside = outside.inside(split(outside, x, None), 8)
+    inside.append(split(inside, np.ones((1, 1), np.float32), None))
+    inside.rows[:1] *= np.float32(1e-3)  # a row so short that its coefficient is no number
+    inside.W *= 1e3
+    for _ in range(2):  # the sum of two coefficients is too large: w is written out
+        inside.move(np.full((1, 1), 5e34))
+    assert inside.shift.max() == 0
+    assert inside.reach == pytest.approx(8e37 + 1e35, rel=1e-6)
+    assert inside.largest() == pytest.approx(8e37 + 1e35, rel=1e-6)
+
+
+def test_a_large_block_leaves_no_large_gram_matrix(rng):
+    learner = orfit.ORFit(orfit.Linear(500), 5)
+    learner.learn_batch(rng.standard_normal((300, 500)), np.zeros(300))
+    assert learner.memory.frame.M.shape == (len(learner.memory.frame.rows),) * 2

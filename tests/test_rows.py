@@ -14,6 +14,7 @@ import orfit
 from conftest import WAYS, every_way, on
 from orfit import small
 from orfit.learners.rows import Auto
+from orfit.memory import Latest, Principal, Random
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -109,7 +110,7 @@ def test_a_memory_that_trims_otherwise_is_not_compiled(rng):
             self.seen = type(self.seen)(self.seen.sigma[:1])
 
     assert orfit.ORFit(orfit.Linear(4), Trivial(3), rows="compiled").way() == "compiled"
-    with pytest.raises(ValueError, match="not kept in principal axes"):
+    with pytest.raises(ValueError, match="has no compiled loop"):
         orfit.ORFit(orfit.Linear(4), Fewer(3), rows="compiled")
     learner = orfit.ORFit(orfit.Linear(4), Fewer(3), rows=WAYS["compiled"])
     learner.learn_each(rng.standard_normal((9, 4)), rng.standard_normal(9))
@@ -510,3 +511,106 @@ def test_no_way_loses_count_of_how_large_w_is(rows):
         learner.learn(x[0], 1e35)
     assert learner.memory.reach == before
     assert np.isfinite(learner.w).all()
+
+
+class Idle(Principal):
+    """Drops nothing."""
+
+    def trim(self):
+        pass
+
+
+class Stretches(Latest):
+    """Keeps what are no orthonormal directions."""
+
+    def trim(self):
+        if self.rank > self.m:
+            self.keep(np.ones((self.rank, self.m)))
+
+
+@pytest.mark.parametrize(
+    ("memory", "message"),
+    [(Idle(2), "trim left 3 directions, more than m=2"), (Stretches(2), "K must be orthonormal")],
+)
+def test_a_memory_that_trims_wrongly_is_told(memory, message, rng):
+    learner = orfit.ORFit(orfit.Linear(10), memory)
+    with pytest.raises(ValueError, match=message):
+        learner.learn_each(rng.standard_normal((5, 10)), rng.standard_normal(5))
+
+
+def test_a_way_that_is_not_possible_where_a_learner_is_loaded(rng, tmp_path, monkeypatch):
+    learner = orfit.ORFit(orfit.Linear(5), 2, rows="compiled")
+    learner.learn_each(rng.standard_normal((9, 5)), rng.standard_normal(9))
+    learner.save(tmp_path / "l")
+    monkeypatch.setattr("orfit.learners.rows.find_spec", lambda name: None)
+    with pytest.raises(orfit.CheckpointError, match=r"numba is not installed.*pass another rows="):
+        orfit.load(tmp_path / "l")
+    assert (orfit.load(tmp_path / "l", rows="plain").w == learner.w).all()
+
+
+def test_a_memory_that_is_none_or_taken_is_not_the_files_fault(rng, tmp_path):
+    learner = orfit.ORFit(orfit.Linear(5), Latest(2))
+    learner.save(tmp_path / "l")
+    with pytest.raises(ValueError, match="memory must be None, a whole number, or a memory"):
+        orfit.load(tmp_path / "l", memory=Latest)
+    with pytest.raises(ValueError, match="belongs to another learner"):
+        orfit.load(tmp_path / "l", memory=learner.memory)
+    with pytest.raises(orfit.CheckpointError, match=r"not with Principal\(m=5\)"):
+        orfit.load(tmp_path / "l", memory=5)
+
+
+@pytest.mark.parametrize("way", ["plain", "coordinates"])
+@pytest.mark.parametrize("kind", [Latest, Random])
+def test_with_noise_too_rounding_displaces_no_direction(kind, way, rng):
+    """Five directions, the last two of them found as a thirtieth of what was there already."""
+    for _ in range(10):
+        Z = rng.standard_normal((200, 5))
+        Z[:3, 3:], Z[3, 3:], Z[4, 3:] = 0, (0.03, 0), (1, 0.03)
+        X = Z @ rng.standard_normal((5, 12))
+        y = X @ rng.standard_normal(12) + 0.1 * rng.standard_normal(200)
+        learner = orfit.ORFit(orfit.Linear(12), kind(5), noise=5e-3, rows=way)
+        learner.learn_each(X, y)
+        ridge = np.linalg.solve(X.T @ X + 5e-3 * np.eye(12), X.T @ y)
+        assert np.abs(learner.w - ridge).max() <= 1e-6
+
+
+@every_way
+def test_rows_before_one_whose_gradient_is_no_number_are_learned_and_counted(rows, rng):
+    class Bad(orfit.Linear):
+        def affine(self, X, Y):
+            offset, Y, G = super().affine(X, Y)
+            G = np.array(G, order="F")
+            G[:, X[:, 0] == 99] = np.nan
+            return offset, Y, G
+
+    X, y = rng.standard_normal((12, 30)), rng.standard_normal(12)
+    X[9, 0] = 99
+    learner, expected = on(rows)(Bad(30), 3), on("plain")(orfit.Linear(30), 3)
+    learner.learn_each(X[:4], y[:4])
+    with pytest.raises(ValueError, match="not finite"):
+        learner.learn_each(X[4:], y[4:])
+    expected.learn_each(X[:9], y[:9])
+    assert learner.seen == 9
+    assert np.abs(learner.w - expected.w).max() <= 1e-10
+
+
+def test_a_model_may_have_an_origin_and_no_affine():
+    class Shifted:
+        size, heads, input_shape, linear = 3, None, (3,), True
+        origin = np.array([1.0, 2.0, 3.0])
+
+        def initial(self):
+            return np.zeros(3)
+
+        def predict(self, w, X):
+            return X @ w
+
+        def linearize(self, w, X):
+            return X @ w, np.asfortranarray(X.T)
+
+        def settings(self):
+            return {}
+
+    learner = orfit.ORFit(Shifted())
+    assert learner.learn(np.ones(3), 5.0).prediction == pytest.approx(0)
+    assert learner.predict(np.ones(3)) == pytest.approx(5)

@@ -18,7 +18,7 @@ import safetensors.numpy
 
 from orfit.door import Array
 
-FORMAT = 3
+FORMAT = 4
 KEY = "orfit"
 SUFFIX = ".saving"
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed
@@ -33,6 +33,8 @@ def write(path: str | os.PathLike[str], arrays: dict[str, Array], header: dict[s
     target = Path(path).resolve()  # through a link, to the file it names
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to save to")
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; give the name of a file to save to")
     _sweep(target)
     # BLAS rounds differently for rows and for columns, so the order of an array in memory is part
     # of a state that goes on bit-equally; safetensors keeps C order only.

@@ -28,9 +28,10 @@ def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Arra
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} is not a rectangular array of numbers: {error}") from None
     if given.dtype.kind not in "fiub":
+        advice = f" (if they are numbers all the same, np.asarray({name}, float) makes them so)"
+        text = given.dtype.kind in "OSU" and given.ndim
         raise ValueError(
-            f"{name} must hold real numbers; it holds {given.dtype} values "
-            f"(if they are numbers all the same, np.asarray({name}, float) makes them so)"
+            f"{name} must hold real numbers; it holds {given.dtype} values{advice if text else ''}"
         )
     with np.errstate(over="ignore"):  # too large for float32: found as inf below
         array = given.astype(dtype, copy=False)

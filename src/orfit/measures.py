@@ -7,12 +7,15 @@ from orfit.door import Array
 
 
 def forgetting(scores: object) -> float:
-    """How far a task fell from its best score, on average over all tasks but the last.
+    """How far a task fell from its best score since it was learned, on average.
 
-    scores: scores[i, j] is how well task j was done after task i was learned; higher is better.
+    Over all tasks but the last, which had no time to be forgotten. scores[i, j] is how well task j
+    was done after task i was learned; higher is better. What is above the diagonal, on tasks that
+    were yet to come, is not looked at, and may be NaN.
     """
     table = _square(scores)
-    return float((table.max(axis=0) - table[-1])[:-1].mean()) if len(table) > 1 else 0.0
+    best = np.where(np.tri(len(table), dtype=bool), table, -np.inf).max(axis=0)
+    return float((best - table[-1])[:-1].mean()) if len(table) > 1 else 0.0
 
 
 def backward_transfer(scores: object) -> float:
@@ -25,7 +28,7 @@ def backward_transfer(scores: object) -> float:
 
 
 def _square(scores: object) -> Array:
-    table = door.numbers("scores", scores)
-    if table.ndim != 2 or table.shape[0] != table.shape[1] or not len(table):
-        raise ValueError(f"scores must be tasks×tasks, one row after each; they are {table.shape}")
-    return table
+    given = np.array(scores, float)
+    if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):
+        raise ValueError(f"scores must be tasks×tasks, one row after each; they are {given.shape}")
+    return door.numbers("scores", np.where(np.tri(len(given), dtype=bool), given, 0.0))

@@ -110,5 +110,7 @@ def figure(curves: Curves, settings: Settings) -> Any:
         for method, accuracy in curves.facts.items()
     }
     draw(axes, titles, made)
-    made.suptitle("Digits learned one class after another, in one pass: dark is forgotten")
+    made.suptitle(
+        "Digits learned one class after another, in one pass (dark: forgotten; white: yet to come)"
+    )
     return made

@@ -112,7 +112,7 @@ def figure(curves: Curves, settings: Settings) -> Any:
     for curve in curves.of("sample_error"):
         report.shaded(right, curve)
     report.mark(right, settings.sample)
-    left.set_title("Test error")
+    left.set_title(f"Test error, m = {settings.m}")
     left.set_ylabel("root mean square error (°)")
     right.set_title(f"Error on training image {settings.sample}")
     right.set_ylabel("error (°)")

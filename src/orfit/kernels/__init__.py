@@ -1,8 +1,9 @@
 """The row loop of a memory in principal axes, compiled: for rows that come one after another.
 
 Needs numba (the extra `fast`); without it the plain path does the same. `walk` is `OneStep._learn`
-on `Principal`, row after row, for a linear model with one output or heads. It decides nothing by
-itself: what is small is done by the functions of `gram`, compiled.
+on `Principal`, row after row, for a linear model with one output or heads: the same steps, for one
+column. What is small is done by the functions of `gram`, compiled; a row that is too large or too
+small for this loop is left to the plain step.
 """
 
 import hashlib

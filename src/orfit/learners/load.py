@@ -11,8 +11,9 @@ from orfit.learners.base import Learner, described
 from orfit.learners.ekf import EKF
 from orfit.learners.greedy import Greedy
 from orfit.learners.ogd import OGD
-from orfit.learners.orfit import OneStepSGD, ORFit
+from orfit.learners.orfit import OneStepSGD, ORFit, as_memory
 from orfit.learners.rls import NTKRLS, RLS
+from orfit.learners.rows import Auto, WayError
 from orfit.learners.sgd import SGD
 from orfit.memory import Memory
 from orfit.models import Model, completed
@@ -26,18 +27,23 @@ def load(
     path: str | os.PathLike[str],
     model: Model | None = None,
     memory: Memory | None = None,
+    rows: str | Auto | None = None,
 ) -> Any:
     """The learner that `save` wrote to `path`; it goes on bit-equally to one never saved.
 
     model: needed where the saved learner's model is Python code (a feature map, a network), which
         no file holds; it must be like the saved one.
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
+    rows: how to learn rows from now on; as before, unless given.
     """
     if model is not None:
         completed(model)
+    if memory is not None:
+        memory = as_memory(memory)
+        memory.check_free()
     arrays, header = checkpoint.read(path)
     try:
-        return _restore(arrays, header, model, memory)
+        return _restore(arrays, header, model, memory, rows)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
@@ -45,7 +51,11 @@ def load(
 
 
 def _restore(
-    arrays: dict[str, Array], header: dict[str, Any], model: Model | None, memory: Memory | None
+    arrays: dict[str, Array],
+    header: dict[str, Any],
+    model: Model | None,
+    memory: Memory | None,
+    rows: str | Auto | None,
 ) -> Learner:
     if header["kind"] not in KINDS:
         raise CheckpointError(f"it holds a learner of the kind {header['kind']}, unknown here")
@@ -53,7 +63,12 @@ def _restore(
     settings = header["settings"]
     if "memory" in settings:
         settings = settings | {"memory": _memory(settings["memory"], memory)}
-    learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)
+    if rows is not None:
+        settings = settings | {"rows": rows}
+    try:
+        learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)
+    except WayError as error:
+        raise CheckpointError(f"{error}; or pass another rows=… to load") from None
     learner.restore(arrays, header)
     return learner
 

@@ -3,9 +3,10 @@
 import math
 from typing import Any
 
+from orfit import door
 from orfit.door import Array
 from orfit.learners.base import Learner
-from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way
+from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
@@ -45,7 +46,7 @@ class OneStep(Learner):
             raise ValueError(f"rows must be one of auto, {', '.join(WAYS)}; it is {rows!r}")
         way = WAYS[rows]
         if way not in self._ways:
-            raise ValueError(f"rows={rows!r} is not possible here: {way.obstacle(self)}")
+            raise WayError(f"rows={rows!r} is not possible here: {way.obstacle(self)}")
         return way
 
     def can(self, way: Way) -> bool:
@@ -54,7 +55,7 @@ class OneStep(Learner):
 
     def way(self, rows: int = 1, outputs: int = 1) -> str:
         """How so many rows would be learned now: "plain", "compiled" or "coordinates"."""
-        return self._chosen(rows, outputs).name
+        return self._chosen(door.count("rows", rows), door.count("outputs", outputs)).name
 
     def _chosen(self, rows: int, outputs: int) -> Way:
         if self._way is None:
@@ -107,7 +108,7 @@ class OneStep(Learner):
         return Update(F, left, length, past.novelty, unfitted.reshape(left.shape), self.memory.rank)
 
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
-        """Of a linear model, F at w = 0, the labels and G, all of the right shapes."""
+        """Of a linear model, F at its origin, the labels and G, all of the right shapes."""
         offset, labels, G = self._model.affine(X, Y)
         residual(labels, offset)
         self._check(offset, G)

@@ -154,7 +154,7 @@ def _outside() -> int:
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals["__name__"].startswith("orfit."):
         depth, frame = depth + 1, frame.f_back
-    return depth - 1
+    return depth
 
 
 def as_memory(memory: Any) -> Memory:

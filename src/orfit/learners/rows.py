@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from orfit.learners.onestep import OneStep
 
 
+class WayError(ValueError):
+    """Rows cannot be learned in the way that was asked for; the message says why."""
+
+
 class Way(Protocol):
     """One way to learn rows."""
 
@@ -56,7 +60,7 @@ class Compiled:
         if not learner.model.linear:
             return "the model is not linear in w"
         if not memory.compiled:
-            return f"{memory!r} is not kept in principal axes"
+            return f"{memory!r} has no compiled loop; Principal and FrequentDirections have"
         if tall.shared(memory.frame.rows) is None:
             return "its numbers are on another device"
         return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
@@ -88,14 +92,17 @@ class Coordinates:
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
         memory = learner.memory
         alone = learner.alone(len(X), learner.outputs(Y))
-        if len(X) == 1 or (memory.exact and learner.noise == 0):  # each row is judged by itself
+        if len(X) == 1 or memory.makers(learner.noise) is not None:  # each is judged by itself
             return alone.learn(learner, X, Y)
         offset, labels, G = learner.affine(X, Y)
-        parts = split(memory.frame, G, None)
+        try:
+            parts = split(memory.frame, G, None)
+            F = offset + parts.reading.along_w.reshape(offset.shape)
+            learner.check_finite(F, G)
+        except ValueError:  # one of the rows is refused: which, is seen when they come one by one
+            return alone.learn(learner, X, Y)
         if not len(parts.coordinates):  # there is nothing but zeros
             return alone.learn(learner, X, Y)
-        F = offset + parts.reading.along_w.reshape(offset.shape)
-        learner.check_finite(F, G)
         inside = memory.inside(parts)
         Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
         learn, targets = walk_on if alone is COMPILED else each_on, labels - F
@@ -114,8 +121,8 @@ def each_on(
     records: list[list[float]] = []
     for start in range(0, G.shape[1], columns):
         block = slice(start, start + columns)
-        past = memory.split(G[:, block], learner.noise, learner.forgetting)
         try:
+            past = memory.split(G[:, block], learner.noise, learner.forgetting)
             learner.check_finite(past.along_w, G)
             wanted = Y[block] - past.along_w
             length, left = step(memory, past, wanted, learner.noise, learner.most)

@@ -109,11 +109,15 @@ class Memory(ABC):
 
     def carry(self, w: Any) -> None:
         """Bind, and carry these parameters, p×q, for one learner alone."""
-        if self._carries:
-            raise ValueError("this memory belongs to another learner; give each one of its own")
+        self.check_free()
         self.bind(w)
         self.w = w
         self._carries = True
+
+    def check_free(self) -> None:
+        """Raise where this memory is a learner's."""
+        if self._carries:
+            raise ValueError("this memory belongs to another learner; give each one of its own")
 
     def _check_size(self, size: int) -> None:
         if self.size is not None and self.size != size:

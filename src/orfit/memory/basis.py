@@ -17,6 +17,8 @@ from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
 from orfit.memory.seen import Triangle
 
+FAR = 1e-6  # of the largest number: a step beyond is looked at more closely
+
 
 @dataclass(frozen=True)
 class BasisSplit:
@@ -49,7 +51,11 @@ class BasisSplit:
             along = np.vstack([np.zeros((k, z.shape[1])), z])
         else:
             along = np.vstack([self.seen.undamped(z[:k], self.noise), z[k:]])
-        return along, small.frobenius(along)
+        length = small.frobenius(along)
+        most = float(np.finfo(tall.numpy_dtype(self.parts.new.G)).max) / 4
+        if length > FAR * most and not self.parts.longest(along) < most:
+            length = np.inf  # the parts of the step are no numbers where the step is one
+        return along, length
 
     def displacement(self, z: Array) -> Any:
         return self.parts.combine(self.move(z)[0])
@@ -63,6 +69,8 @@ class Basis(Memory):
 
     coordinates = True
     form: Any = Triangle  # of Γ: a kind of `Seen`
+    drops_the_least = True  # whether what goes is what was seen least
+    m: Any = None  # how many directions there may be; None: as many as come
 
     def __init__(self) -> None:
         self._frame: Frame | None = None
@@ -72,7 +80,8 @@ class Basis(Memory):
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
 
-        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them; the newest are last.
+        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them, column j along basis
+        vector j; the newest are last.
         """
 
     def room(self, size: int) -> int | None:
@@ -149,10 +158,13 @@ class Basis(Memory):
         """Γᵀ, upper triangular, in the order of the basis vectors: for `trim`."""
         return np.asarray(self.seen.root)
 
-    @property
-    def exact(self) -> bool:
-        """Whether all that was ever seen is still there."""
-        return self.frame.makers is not None
+    def makers(self, noise: float) -> small.Makers | None:
+        """What tells rounding from news, while nothing was dropped, where that must be told.
+
+        Without noise a remainder is divided by; and where not the least goes, a direction that is
+        nothing but rounding would displace one that is not.
+        """
+        return self.frame.makers if noise == 0 or not self.drops_the_least else None
 
     def absorb(self, G: object) -> None:
         """Fold the columns of G (p×n, or one of p) into the memory (eq:svd_update).
@@ -177,8 +189,7 @@ class Basis(Memory):
         return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
 
     def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
-        # With noise nothing is divided by a remainder, and no makers are needed.
-        parts = split(self.frame, G, self.frame.makers if noise == 0 else None)
+        parts = split(self.frame, G, self.makers(noise))
         return BasisSplit(parts, self.seen.faded(forgetting), noise, forgetting)
 
     def fold(self, past: BasisSplit, move: Array | None = None) -> None:
@@ -187,6 +198,8 @@ class Basis(Memory):
             self.frame.move(move)
         self._lost *= past.forgetting
         self._take_in(past)
+        if self.m is not None and self.rank > self.m:
+            raise ValueError(f"{self!r}.trim left {self.rank} directions, more than m={self.m}")
         self.frame.make_room()
 
     def _take_in(self, past: BasisSplit) -> None:
@@ -202,6 +215,7 @@ class Basis(Memory):
 
     def reflect(self, v: Array) -> None:
         """Drop the direction U v, for a unit vector v. O(k²)."""
+        _check_orthonormal("v", v[:, None])
         self._lost += energy(self.root @ v)
         # The reflection that takes v to ± the last axis, which then goes.
         u = v.copy()
@@ -213,6 +227,7 @@ class Basis(Memory):
 
     def keep(self, K: Array) -> None:
         """Keep the directions U K, for K (k×k') with orthonormal columns. O(k³)."""
+        _check_orthonormal("K", K)
         self._lost += energy(self.root - (self.root @ K) @ K.T)
         self.frame.turn(K)
         self.seen = self.seen.turned(K)
@@ -249,6 +264,8 @@ class Basis(Memory):
 class Bounded(Basis, ABC):
     """A memory of at most m directions: a subclass says in `trim` which go."""
 
+    drops_the_least = False
+
     def __init__(self, m: int) -> None:
         super().__init__()
         self.m = door.count("m", m)
@@ -256,13 +273,19 @@ class Bounded(Basis, ABC):
     def room(self, size: int) -> int:
         # The more room, the rarer rows are folded, and the more there are to read at every step.
         # What fits the first cache nobody counts.
-        return self.m + max(8, int(2.5 * self.m**0.5), min(16, (1 << 15) // max(1, size)))
+        more = max(8, int(2.5 * self.m**0.5), min(16, (1 << 15) // max(1, size)))
+        return int(self.m + more)
 
     @abstractmethod
     def trim(self) -> None: ...
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m}
+
+
+def _check_orthonormal(name: str, K: Array) -> None:
+    if not np.allclose(small.product(K.T, K), np.eye(K.shape[1]), rtol=0, atol=1e-8):
+        raise ValueError(f"the columns of {name} must be orthonormal, or U would no longer be")
 
 
 def energy(A: Array) -> float:

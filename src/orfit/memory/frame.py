@@ -88,18 +88,19 @@ class Frame:
     def append(self, parts: "Parts") -> None:
         """U ← [U O]. Rows for which there is no room wait for `make_room`."""
         r, s, new = len(parts.T), self.stored, parts.new
-        self.makers = parts.makers
         if not r:
+            self.makers = parts.makers
             return
-        self._w = None
+        # All that may fail for want of memory comes first.
+        unit = new.G / tall.convert(new.G, new.lengths)
+        W = gram.extended(self.W, parts.A, parts.K)
+        shift = np.hstack([self.shift, np.zeros((len(self.shift), r))])
         if self.growing and s + r > len(self.rows):
             self._widen(s + r)
         self._enlarge(s + r)
         self.M[s : s + r, :s], self.M[:s, s : s + r] = new.rows, new.rows.T
         self.M[s : s + r, s : s + r] = new.square
-        self.W = gram.extended(self.W, parts.A, parts.K)
-        self.shift = np.hstack([self.shift, np.zeros((len(self.shift), r))])
-        unit = new.G / tall.convert(new.G, new.lengths)
+        self.W, self.shift, self.makers, self._w = W, shift, parts.makers, None
         if s + r <= len(self.rows):
             self.rows[s : s + r] = unit.T
             self.stored += r
@@ -113,7 +114,9 @@ class Frame:
         largest = np.finfo(tall.numpy_dtype(self.rows)).max / 4
         if self.waiting is None and not np.abs(shift).max(initial=0.0) < largest:
             # Along rows that are so short: w is a number where its coefficients are none.
+            outer = self.outer
             self.carry(tall.copy(self.w + self.combine(along)).T)
+            self.outer, self.reach = outer, reach
             return
         self.shift, self.reach, self._w = shift, reach, None
 
@@ -128,6 +131,8 @@ class Frame:
         if gram.measure_now(self.folds, self.stored):
             M = tall.gram(self.Q)
             self.W = gram.cured(self.W, M)
+        if len(self.M) > len(self.rows):  # a large block was waiting
+            self.M = np.empty((len(self.rows), len(self.rows)))
         self.M[: self.stored, : self.stored] = M
         self.shift = np.zeros((len(self.base), self.stored))
 
@@ -230,15 +235,6 @@ class Reading:
     square: Array  # n×n, with each other
     along_w: Array  # n×q, of the gradients with w
 
-    def only(self, some: Array) -> "Reading":
-        """Of some of the gradients."""
-        lengths, norms, square = (
-            self.lengths[some],
-            self.norms[some],
-            self.square[np.ix_(some, some)],
-        )
-        return Reading(self.G[:, some], lengths, norms, self.rows[some], square, self.along_w[some])
-
 
 def read(frame: Frame, G: Any) -> Reading:
     """Read G, the rows and the parameters, once."""
@@ -277,13 +273,24 @@ class Parts:
         """Those of G along [U O]."""
         return np.vstack([self.C, self.T])
 
-    def combine(self, along: Array) -> Any:
-        """[U O] along, tall."""
+    def coefficients(self, along: Array) -> tuple[Array, Array]:
+        """Those of [U O] along in the rows of Q, and in the columns of N."""
         k = len(self.C)
         new = small.product(self.K.T, along[k:])
         old = small.product(self.frame.W.T, along[:k]) - small.product(self.A.T, new)
-        scale = self.new.lengths.reshape(-1, *[1] * (along.ndim - 1))
-        moved = tall.combine(self.new.G, new / scale)
+        return old, new / self.new.lengths.reshape(-1, *[1] * (along.ndim - 1))
+
+    def longest(self, along: Array) -> float:
+        """No coefficient and no partial sum of [U O] along is larger, once N is stored."""
+        old, new = self.coefficients(along)
+        rows = np.sqrt(np.diag(self.frame.M)[: len(old)])
+        parts = np.maximum(rows, 1) @ np.abs(old) + self.new.lengths @ np.abs(new)
+        return float(parts.max(initial=0.0))
+
+    def combine(self, along: Array) -> Any:
+        """[U O] along, tall."""
+        old, new = self.coefficients(along)
+        moved = tall.combine(self.new.G, new)
         return moved + tall.combine(self.frame.Q, old) if old.any() else moved
 
 
@@ -293,7 +300,9 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     What is new of G is G − QᵀAᵀ, made orthonormal by the Cholesky factor TᵀT of its Gram matrix.
     All of that is small, and G itself is stored. Rounding grows as G gets shorter by it. Where it
     would grow too much, G − QᵀAᵀ is formed, made orthonormal, and taken apart in turn: twice is
-    enough (Kahan, Parlett). What the second projection takes away too was rounding from the start.
+    enough (Kahan, Parlett). Where the second projection takes most of a direction away too, the
+    column that it began with had nothing new but rounding, and begins none: later columns may have
+    a true part there, which then is their own.
     """
     first = read(frame, G)
     C, A, left, rounding = gram.project(frame.W, frame.M, first.rows, first.square)
@@ -302,19 +311,23 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     if gram.trusted(lost, rounding, gram.most_lost(dtype)):
         grown = None if makers is None else makers.with_rows(len(T))
         return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown)
-    A, grown = (A * first.lengths[:, None]).T, None
-    rest = tall.subtract(first.G, frame.Q, A)
+    along, grown, doubtful = (A * first.lengths[:, None]).T, None, first.lengths.copy()
+    rest = tall.subtract(first.G, frame.Q, along)
     if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
         N, T = tall.combine(rest, inverse / first.lengths[:, None]), T * first.lengths
     else:
-        N, T, grown = tall.orthonormalise(rest, A, first.lengths, makers)
-    again = read(frame, N)
-    D, A, left, rounding = gram.project(frame.W, frame.M, again.rows, again.square)
+        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers)
+    while True:
+        again = read(frame, N)
+        D, A, left, rounding = gram.project(frame.W, frame.M, again.rows, again.square)
+        taken_away = np.flatnonzero(np.diag(left) <= 0.25)  # in squares, of unit vectors
+        if not len(taken_away):
+            break
+        step = taken_away[0]
+        column = small.pivots(T)[step]
+        doubtful[column] = 1.01 * abs(T[step, column]) / tall.cutoff(dtype)
+        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers)
     T = T * (first.norms / first.lengths)
     C = C + small.product((D * again.norms[:, None]).T, T)
-    new = np.diag(left) > 0.25  # in squares: of a unit vector more than half is left
-    if not new.all():
-        grown = None if new.any() else makers
-    F, inverse, _ = small.cholesky(left[np.ix_(new, new)], rounding[new])
-    T = small.product(F * again.norms[new], T[new])
-    return Parts(frame, first, C, T, again.only(new), A[new], inverse.T, grown)
+    F, inverse, _ = small.cholesky(left, rounding)
+    return Parts(frame, first, C, small.product(F * again.norms, T), again, A, inverse.T, grown)

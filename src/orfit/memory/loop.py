@@ -28,7 +28,7 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
     X = gradients.T
     if not X.flags.writeable:  # numba compiles anew for read-only arrays
         X = X.copy()
-    exact = frame.makers is not None and noise == 0
+    exact = memory.makers(noise) is not None
     makers = np.zeros(frame.M.shape if exact else (0, 0))
     if exact:
         makers[: frame.stored, : frame.stored] = frame.makers.rows

@@ -52,7 +52,7 @@ class Sketch(Basis):
         return {"m": self.m, "way": self.way, "seed": self.seed}
 
     def room(self, size: int) -> int:
-        return self.m
+        return int(self.m)
 
     def bind(self, like: Any) -> None:
         first = self._frame is None

@@ -84,7 +84,7 @@ class Defaults:
         return F, residual(Y, F), G
 
     def affine(self: Any, X: Any, Y: Array) -> tuple[Array, Array, Any]:
-        F, G = self.linearize(0 * self.initial(), X)
+        F, G = self.linearize(0 * self.initial() if self.origin is None else self.origin, X)
         return F, Y, G
 
     def sync(self, w: Any) -> None:
@@ -137,5 +137,6 @@ def residual(Y: Array, F: Array) -> Array:
     if Y.shape != F.shape:
         each, given = F.shape[1:], Y.shape[1:]
         wanted = f"have shape {each}" if each else "be a single number"
-        raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}")
+        hint = ": Y[:, 0] would" if not each and given == (1,) else ""
+        raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}{hint}")
     return np.asarray(Y - F)

@@ -140,7 +140,7 @@ def test_folding_keeps_the_span(seed, k, extra, crooked):
     Q[k:] = 1e3 * directions[0] + Q[k:] if crooked else Q[k:]
     L = np.linalg.cholesky(Q @ Q.T)
     W = np.linalg.solve(L, np.eye(s))[rng.permutation(s)[:k]]
-    stay, gone, Y, W_folded, M_folded = gram.fold(W, Q @ Q.T)
+    stay, gone, Y, W_folded, M_folded = gram.fold(W, Q @ Q.T, 1e4)
     folded = Y @ Q[gone] + (Q[stay] if stay[0] >= 0 else 0)
     size = np.linalg.norm(W, axis=1).max() * np.abs(Q).max()
     assert np.abs(W_folded @ folded - W @ Q).max() <= 1e-12 * size
@@ -149,7 +149,7 @@ def test_folding_keeps_the_span(seed, k, extra, crooked):
     if stay[0] >= 0:
         assert sorted([*stay, *gone]) == list(range(s))
         assert all(j == place for place, j in enumerate(stay) if j < k)
-        assert np.sqrt((W_folded**2 * np.diag(M_folded)).sum(axis=1)).max() <= 64 * 1.01
+        assert np.sqrt((W_folded**2 * np.diag(M_folded)).sum(axis=1)).max() <= 100 * 1.01
 
 
 def test_a_direction_that_is_a_long_combination_is_written_out():
@@ -157,10 +157,10 @@ def test_a_direction_that_is_a_long_combination_is_written_out():
     Q = np.eye(4)[[0, 0, 2, 3]]
     Q[1, 1] = 1e-3
     W = np.array([[-1e3, 1e3, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]])
-    stay, gone, Y, W_folded, _ = gram.fold(W, Q @ Q.T)
+    stay, gone, Y, W_folded, _ = gram.fold(W, Q @ Q.T, 1e4)
     assert (stay == -1).all()
     assert np.abs(W_folded @ Y @ Q[gone] - np.eye(4)[[1, 2, 0]]).max() <= 1e-12
-    assert (gram.fold(np.zeros((2, 5)), np.eye(5))[0] == -1).all()
+    assert (gram.fold(np.zeros((2, 5)), np.eye(5), 1e4)[0] == -1).all()
 
 
 @every_way
@@ -250,3 +250,14 @@ def test_a_large_block_leaves_no_large_gram_matrix(rng):
     learner = orfit.ORFit(orfit.Linear(500), 5)
     learner.learn_batch(rng.standard_normal((300, 500)), np.zeros(300))
     assert learner.memory.frame.M.shape == (len(learner.memory.frame.rows),) * 2
+
+
+@every_way
+@pytest.mark.parametrize(("dtype", "most"), [(np.float32, 2e-4), (np.float64, 1e-11)])
+def test_directions_stay_orthonormal_where_numbers_have_one_sign(rows, dtype, most, rng):
+    """What differs between such rows is a small part of them, and is known by long combinations."""
+    learner = on(rows)(orfit.Linear(200), 5, w0=np.zeros(200, dtype))
+    for _ in range(40):
+        learner.learn_each(rng.random((50, 200)), rng.standard_normal(50))
+        U = np.asarray(learner.memory.U, float)
+        assert np.abs(U.T @ U - np.eye(5)).max() <= most

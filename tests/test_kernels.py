@@ -10,6 +10,7 @@ import orfit
 from orfit import gram, kernels, tall
 from orfit.kernels import long
 
+MOST = gram.most_lost(np.dtype(np.float64))
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -75,7 +76,7 @@ def compiled_project(W, M, raw, square):
 
 @njit
 def compiled_fold(W, M):
-    return gram.fold(W, M)
+    return gram.fold(W, M, MOST)
 
 
 @njit
@@ -101,7 +102,7 @@ def test_what_is_compiled_is_what_is_written(seed, k, extra, n):
     rest = (gram.extended(W, A, K), gram.cured(W, M), gram.written_out(W, M)[4])
     for one, other in zip(rest, compiled_rest(W, M, A, K), strict=True):
         assert np.abs(one - other).max() <= 1e-11
-    for one, other in zip(gram.fold(W, M), compiled_fold(W, M), strict=True):
+    for one, other in zip(gram.fold(W, M, MOST), compiled_fold(W, M), strict=True):
         assert np.abs(one - other).max() <= 1e-9
 
 
@@ -114,7 +115,7 @@ def test_folding_is_that_of_the_plain_path(dtype, threads, seed, k, extra, p):
     rows, base = (rng.standard_normal((n, p)).astype(dtype) for n in (s + 1, q))
     W = np.linalg.qr(rng.standard_normal((s, k)))[0].T.copy()
     shift = rng.standard_normal((q, s))
-    for stay, gone, Y, _, _ in (gram.fold(W, np.eye(s)), gram.written_out(W, np.eye(s))):
+    for stay, gone, Y, _, _ in (gram.fold(W, np.eye(s), MOST), gram.written_out(W, np.eye(s))):
         theirs = rows.copy(), base.copy()
         tall.fold(theirs[0], s, None, stay, gone, Y, theirs[1], shift)
         ours = rows.copy(), base.copy()

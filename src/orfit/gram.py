@@ -19,9 +19,9 @@ from orfit.door import Array
 # and `lost` say is lost. Gradients of which more would be lost are projected explicitly.
 ORTHONORMAL = {np.dtype(np.float64): 2e-12, np.dtype(np.float32): 3e-5}
 
-# How long the parts of a combination of rows may be, for what is taken off a unit gradient, and for
-# a direction: rounding grows as much, and gradients that come later would make it grow in turn.
-LONGEST_TAKEN, LONGEST_DIRECTION = 8.0, 64.0
+# How long the parts of a combination of rows may be that is taken off a unit gradient: rounding
+# grows as much, and gradients that come later would make it grow in turn.
+LONGEST_TAKEN = 8.0
 
 # Folding rounds the rows, and M does not see it. A new direction inherits what others lack of being
 # orthonormal, times |c| / t, so that it would grow like a power: after every so many folds M is
@@ -116,7 +116,7 @@ def cured(W: Array, M: Array) -> Array:
     return 1.5 * W - 0.5 * combinations(drift, W)
 
 
-def fold(W: Array, M: Array) -> tuple[Array, Array, Array, Array, Array]:
+def fold(W: Array, M: Array, most: float) -> tuple[Array, Array, Array, Array, Array]:
     """How to fold s rows into as many as there are directions: stay, gone, Y, and W and M after it.
 
     With W = (W₁, W₂) for rows that stay and that go, W₁ Q₁ + W₂ Q₂ = W₁ (Q₁ + Y Q₂), Y = W₁⁻¹ W₂:
@@ -124,8 +124,8 @@ def fold(W: Array, M: Array) -> tuple[Array, Array, Array, Array, Array]:
     Which go is found by elimination with pivots, which keeps Y small. A row that stays among the
     first k keeps its place.
 
-    Where directions would become long combinations all the same, U itself is written out: all rows
-    go, and stay is −1.
+    Where directions would become long combinations all the same, and more than `most` be lost of
+    them (`most_lost`), U itself is written out: all rows go, and stay is −1.
     """
     k, s = W.shape
     lengths = np.sqrt(np.diag(M)[:s])
@@ -155,7 +155,7 @@ def fold(W: Array, M: Array) -> tuple[Array, Array, Array, Array, Array]:
     half = products(shares, half)
     M_folded = M_stay[:, stay] + half + half.T
     for i in range(k):
-        if (W_stay[i] * W_stay[i] * np.diag(M_folded)).sum() > LONGEST_DIRECTION**2:
+        if (W_stay[i] * W_stay[i] * np.diag(M_folded)).sum() > most:
             return written_out(W, M)
     return stay, gone, shares, W_stay, M_folded
 

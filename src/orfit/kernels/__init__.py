@@ -169,7 +169,7 @@ def row_loop(fingerprint):
             records[row, 2] = len(W)
             if stored == room:
                 folds += 1
-                stay, gone, Y_gone, W, folded = gram.fold(W, M)
+                stay, gone, Y_gone, W, folded = gram.fold(W, M, most_lost)
                 fold(rows, stay, gone, Y_gone, base, shift, threads)
                 stored = len(W)
                 if gram.measure_now(folds, stored):

@@ -125,7 +125,8 @@ class Frame:
         if self.waiting is None and (self.growing or self.stored < len(self.rows)):
             return
         self.folds += 1
-        stay, gone, Y, self.W, M = gram.fold(self.W, self.M)
+        most = gram.most_lost(tall.numpy_dtype(self.rows))
+        stay, gone, Y, self.W, M = gram.fold(self.W, self.M, most)
         tall.fold(self.rows, self.stored, self.waiting, stay, gone, Y, self.base, self.shift)
         self.stored, self.waiting, self._w = len(stay), None, None
         if gram.measure_now(self.folds, self.stored):

@@ -54,7 +54,7 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
         SCALES[X.dtype],
         gram.most_lost(X.dtype),
         # Its coefficients along rows are larger than a step, by what they are shorter.
-        most * SCALES[X.dtype][0] / gram.LONGEST_DIRECTION - frame.reach,
+        most * SCALES[X.dtype][0] / math.sqrt(gram.most_lost(X.dtype)) - frame.reach,
         records,
         kernels.threads(len(G), len(X)),
     )

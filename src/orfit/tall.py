@@ -49,6 +49,12 @@ def cutoff(dtype: Any) -> float:
     return ROUNDING * float(np.finfo(str(dtype).removeprefix("torch.")).eps)
 
 
+@functools.cache
+def most(dtype: np.dtype[Any]) -> float:
+    """How large a parameter, or a coefficient, may become: sums of a few are still numbers."""
+    return float(np.finfo(dtype).max) / 4
+
+
 LINE = 64  # bytes of the cache that are loaded at once
 
 

@@ -32,7 +32,7 @@ class Learner(ABC):
         self._model = completed(model)
         start = self._start(w0)
         self._shape, self._dtype = tuple(start.shape), start.dtype
-        self.most = float(np.finfo(tall.numpy_dtype(start)).max) / 4  # what a parameter may reach
+        self.most = tall.most(tall.numpy_dtype(start))  # what a parameter may reach
         self.memory = memory
         self._origin = None if memory is None else self._model.origin
         self._carrier: Any = Plain() if memory is None else memory

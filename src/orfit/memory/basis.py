@@ -52,7 +52,7 @@ class BasisSplit:
         else:
             along = np.vstack([self.seen.undamped(z[:k], self.noise), z[k:]])
         length = small.frobenius(along)
-        most = float(np.finfo(tall.numpy_dtype(self.parts.new.G)).max) / 4
+        most = tall.most(tall.numpy_dtype(self.parts.new.G))
         if length > FAR * most and not self.parts.longest(along) < most:
             length = np.inf  # the parts of the step are no numbers where the step is one
         return along, length

@@ -111,8 +111,8 @@ class Frame:
         """Move w by U along, for `along` k×q."""
         shift = self.shift + small.product(along.T, self.W)
         reach = self.reach + small.frobenius(along)
-        largest = np.finfo(tall.numpy_dtype(self.rows)).max / 4
-        if self.waiting is None and not np.abs(shift).max(initial=0.0) < largest:
+        most = tall.most(tall.numpy_dtype(self.rows))
+        if self.waiting is None and not np.abs(shift).max(initial=0.0) < most:
             # Along rows that are so short: w is a number where its coefficients are none.
             outer = self.outer
             self.carry(tall.copy(self.w + self.combine(along)).T)

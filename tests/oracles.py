@@ -102,6 +102,51 @@ def ekf(gradient_and_value, data, w0, R, P0):
     return w, Q
 
 
+def ridge_with_tail(blocks, w0, m, noise, forgetting=1.0):
+    """`orfit.tail`, equation by equation, on explicit matrices: for blocks (A, y), A: (n, p)."""
+    p, w = len(w0), w0.copy()
+    U, e = np.zeros((p, 0)), np.zeros(0)
+    tau = dropped = rows = dropping = 0.0
+    for A, y in blocks:
+        e, tau, dropped = forgetting * e, forgetting * tau, forgetting * dropped
+        rows, dropping = forgetting * rows + len(A), forgetting * dropping
+        P = U @ np.diag(noise / (noise + e)) @ U.T
+        P += noise / (noise + tau) * (np.eye(p) - U @ U.T)
+        w = w + P @ A.T @ np.linalg.solve(A @ P @ A.T + noise * np.eye(len(A)), y - A @ w)
+        rest = A.T - U @ (U.T @ A.T)
+        O = np.linalg.qr(rest - U @ (U.T @ rest))[0][:, : p - U.shape[1]]
+        frame = np.column_stack([U, O])
+        seen = np.diag(np.concatenate([e, np.full(O.shape[1], tau)]))
+        values, vectors = np.linalg.eigh(seen + frame.T @ A.T @ A @ frame)
+        U, e = frame @ vectors[:, ::-1][:, :m], values[::-1][:m]
+        gone = values[::-1][m:]
+        if len(gone):
+            dropped += np.maximum(gone - tau, 0).sum()
+            dropping += len(A)
+            b = rows * (dropped / dropping) / e[-1]
+            r = min(p - m, max(1, 2 * b * (1 + np.log(1 + e[-1] / noise))))
+            weight = 1 / max(r, len(gone))
+            variance = (1 - weight * len(gone)) / (noise + tau) + weight * (
+                1 / (noise + gone)
+            ).sum()
+            tau = 1 / variance - noise
+    return w, tau
+
+
+def kalman(X, y, w0, P0, noise, drift):
+    """The Kalman filter of a w that walks at random: w, P, and the variance of each innovation."""
+    w, P, variances = w0.copy(), P0.copy(), []
+    for x, label in zip(X, y, strict=True):
+        P = P + drift * np.eye(len(w))
+        S = x @ P @ x + noise
+        gain = P @ x / S
+        w = w + gain * (label - x @ w)
+        left = np.eye(len(w)) - np.outer(gain, x)
+        P = left @ P @ left.T + noise * np.outer(gain, gain)  # Joseph's form
+        variances.append(S)
+    return w, P, np.array(variances)
+
+
 def faded_ridge(X, y, w0, noise, forgetting):
     """What `ORFit(noise, forgetting)` minimises, in information form.
 

@@ -109,8 +109,8 @@ def test_foreign_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, a: h.update(format=99), "format 99; this orfit reads 4: upgrade"),
-        (lambda h, a: h.update(format=1), "format 1; this orfit reads 4: load it with the orfit"),
+        (lambda h, a: h.update(format=99), "format 99; this orfit reads 5: upgrade"),
+        (lambda h, a: h.update(format=1), "format 1; this orfit reads 5: load it with the orfit"),
         (lambda h, a: h.update(kind="Oracle"), "kind Oracle, unknown here"),
         (lambda h, a: h["settings"]["memory"].update(kind="Elephant"), "kind Elephant, unknown"),
         (lambda h, a: h.pop("seen"), "damaged"),

@@ -24,7 +24,7 @@ def test_the_guide_says_what_it_prints(tmp_path, monkeypatch, capsys):
     for block in BLOCK.findall(page):
         exec(block, scope)
     printed = capsys.readouterr().out
-    claims = re.findall(r"^# ((?:novelty|blocks of) .*)$", page, re.MULTILINE)
+    claims = re.findall(r"^# ((?:white:|decaying:|blocks of) .*)$", page, re.MULTILINE)
     assert len(claims) == 5
     for claim in claims:
         assert claim in printed

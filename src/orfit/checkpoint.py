@@ -18,7 +18,7 @@ import safetensors.numpy
 
 from orfit.door import Array
 
-FORMAT = 4
+FORMAT = 5
 KEY = "orfit"
 SUFFIX = ".saving"
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed

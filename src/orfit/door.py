@@ -99,6 +99,13 @@ def count(name: str, value: object, *, least: int = 1) -> int:
     return int(value)
 
 
+def flag(name: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False; it is {value!r}")
+    return bool(value)
+
+
 def symmetric(matrix: Array) -> bool:
     """Whether a square matrix equals its transpose, up to rounding of its largest entry."""
     return bool(

@@ -232,6 +232,32 @@ def fit(B: Array, noise: float, residual: Array) -> tuple[Array, Array]:
     return z, residual - B.T @ z
 
 
+def innovations(B: Array, noise: float, residual: Array, z: Array) -> tuple[Array, Array]:
+    """The residual, each line beside what those before it let expect, and its variance.
+
+    u = L⁻¹ residual for L Lᵀ = S = Bᵀ B + noise I, and the diagonal of S. z: the step (`fit`).
+    Without noise S may be singular: then z is u, at the columns at which B's stairs begin; at the
+    others nothing is expected, and the variance is zero.
+    """
+    with np.errstate(over="ignore"):  # such a step is refused, or tells nothing
+        variance = (B * B).sum(axis=0) + noise
+    u = np.zeros_like(residual)
+    if noise == 0:
+        news = pivots(B) if len(B) else np.empty(0, int)
+        u[news] = z
+        expected = np.zeros(len(variance), bool)
+        expected[news] = True
+        return u, np.where(expected, variance, 0.0)
+    if len(residual) == 1:
+        return residual / np.sqrt(variance), variance
+    S = product(B.T, B)
+    S[range(len(S)), range(len(S))] += noise
+    L, info = lapack.dpotrf(S, lower=1)
+    if info != 0 or not np.isfinite(variance).all():
+        return u, np.zeros(len(variance))
+    return linalg.solve_triangular(L, residual, lower=True), variance
+
+
 def _damping(s: float, noise: float) -> tuple[float, float]:
     """What is s / (s² + noise), and noise / (s² + noise), also where s² is no number."""
     if s == 0:

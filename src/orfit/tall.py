@@ -76,6 +76,12 @@ def copy(A: Any) -> Any:
 
 
 @functools.singledispatch
+def repeated(A: Any, times: int) -> Any:
+    """[A A ...]."""
+    return A if times == 1 else np.tile(A, times)
+
+
+@functools.singledispatch
 def convert(like: Any, values: Any) -> Any:
     """Numbers from elsewhere as an array of the kind of `like`."""
     return np.asarray(values, like.dtype)

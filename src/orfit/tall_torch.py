@@ -34,6 +34,11 @@ def _(A: Tensor) -> Tensor:
     return A.detach().clone()
 
 
+@tall.repeated.register
+def _(A: Tensor, times: int) -> Tensor:
+    return A.repeat(1, times)
+
+
 @tall.convert.register
 def _(like: Tensor, values: Any) -> Tensor:
     return torch.as_tensor(values, dtype=like.dtype, device=like.device)

@@ -2,8 +2,8 @@
 
 Needs numba (the extra `fast`); without it the plain path does the same. `walk` is `OneStep._learn`
 on `Principal`, row after row, for a linear model with one output or heads: the same steps, for one
-column. What is small is done by the functions of `gram`, compiled; a row that is too large or too
-small for this loop is left to the plain step.
+column. What is small is done by the functions of `gram` and `tail`, compiled; a row that is too
+large or too small for this loop is left to the plain step.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numba import njit
 
-from orfit import gram
+from orfit import gram, tail
 from orfit.kernels.long import fold, gram_of, length_of, read, threads
 from orfit.kernels.loops import SETTINGS, accumulate, compiled, dot, shared
 from orfit.kernels.secular import LARGE, rank_one
@@ -23,7 +23,7 @@ __all__ = ["rank_one", "threads", "walk"]
 # anew when its file has changed, and does not look at other files; but it looks at what a function
 # closes over.
 HERE = Path(__file__)
-SOURCES = [*sorted(HERE.parent.glob("*.py")), Path(gram.__file__)]
+SOURCES = [*sorted(HERE.parent.glob("*.py")), Path(gram.__file__), Path(tail.__file__)]
 FINGERPRINT = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
 
 
@@ -55,26 +55,31 @@ def made_by(makers, a):
 def row_loop(fingerprint):
     @njit(cache=True, **SETTINGS)
     def walk(
-        rows, stored, W, M, makers, exact, sigma, m, shrinks, base, shift, folds, X, Y, noise,
-        fading, cutoff, safe, most_lost, most, records, threads,
+        rows, stored, W, M, makers, exact, sigma, m, shrinks, known, free, base, shift, folds, X, Y,
+        noises, tailed, chosen, fading, drift, cutoff, safe, most_lost, most, records, threads,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
         The memory in principal axes, sigma (k, falling), and w, as a `Frame` has them:
 
-            U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: q×p
+            U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: b×p
 
         rows, M, makers and base are changed in place. makers: `small.Makers`, used where `exact`:
-        while nothing has been dropped and there is no noise. Y: n×q. fading: the root of
-        `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. records
-        (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts. threads: how
-        many share the p dimension.
-        Returns stored, W, exact, sigma, shift, folds, the energy that was dropped, and how many
-        rows were learned: fewer than all where the next one is not for this loop.
+        while nothing has been dropped and there is no noise. known: a `Tail`, which is kept where
+        `free`, the number of directions that are not remembered, is positive. noises (e) and tailed
+        (e, whether with the tail): the guesses, of which one is chosen; each has q = b / e columns
+        of w and of Y (n×b). fading: the root of `forgetting`. safe: lengths whose squares are
+        numbers. most: what steps may reach. records (n×(3 + e + b + q)): for each row |Δw|,
+        novelty, rank, the variance of each guess, b predictions, and the q conflicts of the chosen.
+        threads: how many share the p dimension.
+        Returns stored, W, exact, sigma, known, shift, folds, the energy that was dropped, how
+        far steps went, and how many rows were learned: fewer than all where the next one is not for
+        this loop.
         """
         fingerprint  # noqa: B018
-        q, room, lost = len(base), len(rows), 0.0
-        f, alpha, nothing = np.empty(q), np.empty(q), np.empty(0)
+        guesses, room, lost, moved = len(noises), len(rows), 0.0, 0.0
+        q = len(base) // guesses
+        f, alpha, nothing = np.empty(len(base)), np.empty(len(base)), np.empty(0)
         tiny = np.finfo(rows.dtype).tiny
         for row in range(len(X)):
             x, k = X[row], len(W)
@@ -83,14 +88,14 @@ def row_loop(fingerprint):
             if not safe[0] < norm < safe[1]:
                 norm = length_of(x)
                 if 0 < norm < 4 * tiny:  # its inverse is no number
-                    return stored, W, exact, sigma, shift, folds, lost, row
+                    return stored, W, exact, sigma, known, shift, folds, lost, moved, row
                 scale = 1 / norm if norm > 0 else 0.0
                 products = read(rows, stored, base, x, scale, nothing, threads)
                 size = np.sqrt(products[stored])
             # From here on the row, of length `size` behind the others, stands for a unit vector.
             scale = 1 / size if size > 0 else 0.0
             raw = scale * products[:stored].copy().reshape(1, stored)
-            for h in range(q):
+            for h in range(len(base)):
                 f[h] = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
             # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
             C, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
@@ -108,33 +113,56 @@ def row_loop(fingerprint):
                     new = left[0, 0] > 0.25
             if not new:
                 t = 0.0
-            # Fit, with everything divided by |x|: Δw = (t o + U E Eᵀ c) residual / (gᵀPg + R).
-            R = (noise / norm) / norm if noise > 0 and norm > 0 else 0.0
-            total, reach, damped = t * t + R, t * t, np.zeros((1, k + 1))
-            damped[0, k] = t
-            if noise > 0:
-                for i in range(k):
-                    s = fading * sigma[i]
-                    damped[0, i] = C[0, i] * (noise / (s * s + noise))
-                    total += damped[0, i] * C[0, i]
-                    reach += damped[0, i] ** 2
-            step, length = 0.0, np.sqrt(reach)
-            for h in range(q):
-                residual = Y[row, h] - f[h]
-                alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
-                records[row, 3 + h] = f[h]
-                records[row, 3 + q + h] = residual * (R / total) if 0 < total < np.inf else residual
-                step = np.hypot(step, alpha[h])
-            # What is too large or too small for this loop is left to the plain step.
-            if not step < most or not np.isfinite(f).all() or (noise > 0 and norm > 0 and R == 0):
-                return stored, W, exact, sigma, shift, folds, lost, row
-            most -= step
-            records[row, 0] = step
-            records[row, 1] = t
-            # Remember: the new direction goes last, with nothing seen along it yet.
+            # The past fades, and w may have drifted.
+            now = tail.aged(known, noises[chosen], fading * fading, drift, 1.0)
             seen, count = np.zeros(k + 1), k
-            seen[:k] = fading * sigma
+            for i in range(k):
+                seen[i] = fading * sigma[i]
+                if drift > 0:
+                    energy = seen[i] * seen[i]
+                    seen[i] *= np.sqrt(tail.drift_share(energy, known, noises[chosen], drift))
+            # Fit, with everything divided by |x|: Δw = (ρ t o + U E Eᵀ c) residual / (gᵀPg + R).
+            damped, everything, suited = np.zeros((guesses, k + 1)), 0.0, True
+            for guess in range(guesses):
+                noise = noises[guess]
+                R = (noise / norm) / norm if noise > 0 and norm > 0 else 0.0
+                suited = suited and not (noise > 0 and norm > 0 and R == 0)
+                loose, prior = tail.share(now, guess, noise, tailed[guess]), tail.floor(now, noise)
+                total, reach = loose * (t * t) + R, (loose * t) ** 2
+                damped[guess, k] = loose * t
+                if noise > 0:
+                    for i in range(k):
+                        damped[guess, i] = C[0, i] * (noise / (seen[i] * seen[i] + prior))
+                        total += damped[guess, i] * C[0, i]
+                        reach += damped[guess, i] ** 2
+                step, length = 0.0, np.sqrt(reach)
+                if length > 0:
+                    damped[guess] /= length
+                for h in range(guess * q, guess * q + q):
+                    residual = Y[row, h] - f[h]
+                    alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
+                    records[row, 3 + guesses + h] = f[h]
+                    step = np.hypot(step, alpha[h])
+                    if guess == chosen:
+                        unfitted = residual * (R / total) if 0 < total < np.inf else residual
+                        records[row, 3 + guesses + len(base) + h - guess * q] = unfitted
+                records[row, 3 + guess] = norm * norm * total if norm > 0 else noise
+                everything = np.hypot(everything, step)
+                if guess == chosen:
+                    records[row, 0] = step
+            # What is too large or too small for this loop is left to the plain step.
+            if not moved + everything < most or not np.isfinite(f).all() or not suited:
+                return stored, W, exact, sigma, known, shift, folds, lost, moved, row
+            moved += everything
+            records[row, 1] = t
+            # Remember: the new direction goes last, with as much seen along it as the tail says.
+            known, noise, started = now, noises[chosen], 0.0
             if new:
+                if noise > 0 and tailed[chosen]:
+                    seen[k] = np.sqrt(known.level[chosen])
+                    if k > 0:  # it is never more than the least that is kept, but for rounding
+                        seen[k] = min(seen[k], seen[k - 1])
+                    started = seen[k] * seen[k]
                 for j in range(stored):
                     M[stored, j] = M[j, stored] = size * raw[0, j]
                     if exact:
@@ -144,14 +172,13 @@ def row_loop(fingerprint):
                     makers[stored, stored] = 1.0 if formed else scale
                 W = gram.extended(W, size * A, np.full((1, 1), 1 / (size * np.sqrt(left[0, 0]))))
                 stored, count = stored + 1, k + 1
-            wider = np.zeros((q, stored))
+            wider = np.zeros((len(base), stored))
             wider[:, : shift.shape[1]] = shift
-            if length > 0:
-                move = gram.combinations(damped[:, :count].copy() / length, W)[0]
-                for h in range(q):
-                    wider[h] += alpha[h] * move
+            moves = gram.combinations(damped[:, :count].copy(), W)
+            for h in range(len(base)):
+                wider[h] += alpha[h] * moves[h // q]
             shift = wider
-            lost *= fading * fading
+            lost = fading * fading * lost - started
             sigma = seen[:count].copy()
             if norm > 0 and count > 0:
                 c = np.empty(count)
@@ -163,6 +190,9 @@ def row_loop(fingerprint):
                     exact, last = False, sigma[m]
                     lost += last * last * (1 + m if shrinks else 1)
                     sigma = sigma[:m].copy()
+                    if free > 0:
+                        dropped, least = np.full(1, last * last), sigma[m - 1] * sigma[m - 1]
+                        known = tail.lengthened(known, dropped, least, noises, 1.0, free)
                     if shrinks:
                         sigma = np.sqrt(np.maximum((sigma - last) * (sigma + last), 0.0))
                 W = turned(vectors[:m], W, threads)
@@ -176,8 +206,8 @@ def row_loop(fingerprint):
                     folded = gram_of(rows, stored, threads)
                     W = gram.cured(W, folded)
                 M[:stored, :stored] = folded
-                shift = np.zeros((q, stored))
-        return stored, W, exact, sigma, shift, folds, lost, len(X)
+                shift = np.zeros((len(base), stored))
+        return stored, W, exact, sigma, known, shift, folds, lost, moved, len(X)
 
     return walk
 

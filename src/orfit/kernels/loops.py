@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit, prange
 from numba.extending import overload, register_jitable
 
-from orfit import gram
+from orfit import gram, tail
 
 # Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
 SETTINGS: Any = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
@@ -182,5 +182,10 @@ for function in (
     gram.cured,
     gram.written_out,
     gram.fold,
+    tail.floor,
+    tail.share,
+    tail.drift_share,
+    tail.aged,
+    tail.lengthened,
 ):
     register_jitable(function)

@@ -22,6 +22,7 @@ class Learner(ABC):
     """
 
     memory: Memory | None = None
+    _mine = slice(None)  # the columns of what a memory carries that are w
 
     def __init__(self, model: Model, w0: object = None, memory: Memory | None = None) -> None:
         """w0: where to start; its dtype, float32 or float64, is the learner's.
@@ -53,7 +54,9 @@ class Learner(ABC):
     @property
     def _w(self) -> Any:
         """The parameters, to be read: who carries them may go on using the same array."""
-        w = self._carrier.w if self.memory is None else self._carrier.w.reshape(self._shape)
+        w = self._carrier.w
+        if self.memory is not None:
+            w = w[:, self._mine].reshape(self._shape)
         return w if self._origin is None else w + self._origin
 
     @_w.setter
@@ -98,17 +101,28 @@ class Learner(ABC):
         """Learn many datapoints one after another: what a loop of `learn` gives."""
         return self._learn_rows(*self._many(X, Y))
 
-    def predict(self, X: object) -> Any:
-        """f(x; w) for one datapoint, x (d,), or for many, X (n, d). Changes nothing."""
+    def predict(self, X: object, std: bool | str = False) -> Any:
+        """f(x; w) for one datapoint, x (d,), or for many, X (n, d). Changes nothing.
+
+        std: True gives the pair (f, s), s the standard deviation of a label there, and "mean" that
+            of f alone, without the noise in the label (`OneStep.scale` says how that is known).
+        """
+        if not isinstance(std, str):
+            std = door.flag("std", std)
+        elif std != "mean":
+            raise ValueError(f'std must be True, False or "mean"; it is {std!r}')
         inputs = self._inputs("X", X)
         shape = self._input_shape
         one = inputs.ndim < 2 if shape is None else inputs.shape == shape
         if one:
-            return self._predict(inputs[None])[0]
+            F, spread = self._predict(inputs[None]), self._std(inputs[None], std)
+            return (F[0], spread[0]) if std else F[0]
         self._check_inputs("X", inputs, alone=True)
         if not len(inputs):  # no model need know what to do with nothing
-            return np.empty((0, *self._label_shape), tall.numpy_dtype(self._w))
-        return self._predict(inputs)
+            F = spread = np.empty((0, *self._label_shape), tall.numpy_dtype(self._w))
+        else:
+            F, spread = self._predict(inputs), self._std(inputs, std)
+        return (F, spread) if std else F
 
     def sync(self) -> None:
         """Write w into the model's module, where it has one (`TorchModel`)."""
@@ -165,6 +179,13 @@ class Learner(ABC):
 
     def _predict(self, X: Array) -> Array:
         return self.model.predict(self._w, X)
+
+    def _std(self, X: Array, std: bool | str) -> Any:
+        """The standard deviation of predictions, shaped like them; None where std is False."""
+        if std:
+            raise ValueError(
+                f"{type(self).__name__} does not know how sure it is; ORFit, RLS and EKF do"
+            )
 
     def _start(self, w0: object) -> Any:
         start = self.model.initial()

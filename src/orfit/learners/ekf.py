@@ -6,6 +6,7 @@ import numpy as np
 
 from orfit import door, tall
 from orfit.door import Array
+from orfit.learners.guesses import Guesses
 from orfit.learners.onestep import OneStep
 from orfit.learners.step import step
 from orfit.learners.update import Update
@@ -76,9 +77,9 @@ class EKF(OneStep):
             H = tall.combine(G, turn[:, channels] / scale)
             wanted = left[channels] / scale - tall.inner(H, self._w - before)
             past = self.memory.split(H, unit)
-            _, unfitted = step(self.memory, past, wanted[:, None], unit, self.most)
+            came = step(self.memory, past, wanted[:, None], Guesses(unit, False, 1), self.most)
             novelty = max(novelty, past.novelty)
-            left[channels] = unfitted[:, 0] * scale
+            left[channels] = came.left[:, 0] * scale
         length = tall.norms((self._w - before)[:, None])[0]
         return float(length), novelty, turn @ left
 

@@ -3,14 +3,19 @@
 import math
 from typing import Any
 
-from orfit import door
+import numpy as np
+
+from orfit import door, tall
 from orfit.door import Array
 from orfit.learners.base import Learner
+from orfit.learners.guesses import Guesses
 from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
-from orfit.models import Model, residual
+from orfit.models import Model, completed, residual
+
+CHUNK = 1 << 22  # numbers of gradients that are made at a time to see how sure predictions are
 
 
 class OneStep(Learner):
@@ -27,17 +32,63 @@ class OneStep(Learner):
         model: Model,
         memory: Memory,
         w0: object = None,
-        noise: float = 0.0,
+        noise: float | str = 0.0,
         forgetting: float = 1.0,
         rows: str | Auto | dict[str, int] = "auto",
+        tail: bool | str = True,
+        drift: float = 0.0,
     ) -> None:
+        self.guesses = Guesses(noise, tail, completed(model).heads or 1)
+        self._check_guesses(model, memory)
         super().__init__(model, w0, memory)
-        self.noise = noise
+        memory.guess(self.guesses.tails)
+        self.drift = self._checked_drift(drift)
         self.forgetting = forgetting
         self.rows = rows = Auto(**rows) if isinstance(rows, dict) else rows
         self._ways = {way for way in WAYS.values() if way.obstacle(self) is None}
         self._auto = rows if isinstance(rows, Auto) else Auto()
         self._way = self._forced(rows)
+
+    def _check_guesses(self, model: Model, memory: Memory) -> None:
+        if len(self.guesses) == 1:
+            return
+        if not model.linear:
+            raise ValueError(
+                '"auto" compares guesses on the same gradients, so it needs a model that is linear '
+                "in w, such as orfit.Linear or a network's tangent; for this one give a number"
+            )
+        if not memory.coordinates:
+            raise ValueError(f'"auto" needs a memory of directions; {memory!r} is none')
+
+    def _checked_drift(self, drift: object) -> float:
+        number = door.nonnegative("drift", drift)
+        if number and not self.memory.drifts:
+            raise ValueError(f"{self.memory!r} cannot drift: its P does not grow between rows")
+        if number and (self.noise == 0 or len(self.guesses) > 1):
+            raise ValueError("drift is in units of the noise: with it, noise must be a number > 0")
+        return number
+
+    @property
+    def noise(self) -> float:
+        """R, as it is used now."""
+        return self.guesses.noise
+
+    @property
+    def scale(self) -> Any:
+        """s², by which y varies more than noise says: a number, or one for each head.
+
+        The recent mean of residual² / (gᵀPg + R): s² R is the variance of the noise in y.
+        """
+        scale = self.guesses.scale
+        return float(scale[0]) if self.model.heads is None else scale.copy()
+
+    @property
+    def _mine(self) -> slice:  # type: ignore[override]
+        return self.guesses.mine
+
+    def _carried(self, w: Any) -> Any:
+        """One column, or one for each head, for each guess."""
+        return tall.repeated(super()._carried(w), len(self.guesses))
 
     def _forced(self, rows: str | Auto) -> Way | None:
         if rows == "auto" or isinstance(rows, Auto):
@@ -96,16 +147,51 @@ class OneStep(Learner):
 
     def _learn(self, X: Any, Y: Array) -> Update:
         if not self.model.linear:
-            F, left, G = self._linearize(self._w, X, Y)
-            past = self.memory.split(G, self.noise, self.forgetting)
+            F, residual, G = self._linearize(self._w, X, Y)
+            past, wanted = self.split(self.memory, G), self.tiled(residual)
         else:
             offset, labels, G = self.affine(X, Y)
-            past = self.memory.split(G, self.noise, self.forgetting)
-            F = offset + past.along_w.reshape(offset.shape)
-            self.check_finite(F, G)
-            left = labels - F
-        length, unfitted = step(self.memory, past, self._flat(left), self.noise, self.most)
-        return Update(F, left, length, past.novelty, unfitted.reshape(left.shape), self.memory.rank)
+            past = self.split(self.memory, G)
+            predictions = self.tiled(offset) + past.along_w
+            self.check_finite(predictions, G)
+            wanted = self.tiled(labels) - predictions
+            F, residual = (A[:, self._mine].reshape(offset.shape) for A in (predictions, wanted))
+        came = step(self.memory, past, wanted, self.guesses, self.most)
+        variance = came.variance[:, self.guesses.chosen].reshape(self._per_gradient(residual))
+        self.guesses.take(len(X), wanted, came.whitened, came.variance)
+        left = came.left.reshape(residual.shape)
+        return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
+
+    def _std(self, X: Any, std: bool | str) -> Any:
+        if not std:
+            return None
+        size = max(1, CHUNK // self.model.size)
+        chunks = [X[start : start + size] for start in range(0, len(X), size)]
+        variance = np.concatenate([self._variance(chunk, std is True) for chunk in chunks])
+        if self.model.heads is not None:
+            variance = variance[:, None]
+        return np.sqrt(self.scale * variance)
+
+    def _variance(self, X: Any, noisy: bool) -> Array:
+        """gᵀPg for each output, and R where noisy."""
+        F, G = self._model.linearize(self._w, X)
+        variance = self.memory.variance(G, self.noise, self.guesses.chosen)
+        return np.reshape(variance + noisy * self.noise, self._per_gradient(F))
+
+    def split(self, memory: Any, G: Any) -> Any:
+        """How gradients lie to what this memory holds, when their turn has come."""
+        self.guesses.measure(G)
+        noise = self.noise if len(self.guesses) == 1 else self.guesses.noises
+        return memory.split(G, noise, self.forgetting, self.drift)
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays, header = super().state()
+        of_guesses, header["guesses"] = self.guesses.state()
+        return arrays | of_guesses, header
+
+    def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
+        super().restore(arrays, header)
+        self.guesses.restore(arrays, header["guesses"])
 
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """Of a linear model, F at its origin, the labels and G, all of the right shapes."""
@@ -122,8 +208,13 @@ class OneStep(Learner):
             self._count(X[: len(records)], Y[: len(records)])
         if refused is not None:
             raise refused
-        return Updates.of_records(records, labels)
+        return Updates.of_records(records, labels, self._per_gradient(labels))
 
-    def _flat(self, residual: Array) -> Array:
-        """The residual against G's columns, as n×q."""
-        return residual.reshape(-1, 1) if self.model.heads is None else residual
+    def _per_gradient(self, outputs: Array) -> tuple[int, ...]:
+        """The shape of what there is one of for each gradient."""
+        return outputs.shape if self.model.heads is None else outputs.shape[:-1]
+
+    def tiled(self, outputs: Array) -> Array:
+        """Outputs against G's columns, n×q, once for each guess."""
+        flat = outputs.reshape(-1, self.model.heads or 1)
+        return flat if len(self.guesses) == 1 else np.tile(flat, len(self.guesses))

@@ -54,8 +54,10 @@ class ORFit(OneStep):
         memory: Memory | int | None = None,
         *,
         w0: object = None,
-        noise: float = 0.0,
+        noise: float | str = 0.0,
         forgetting: float = 1.0,
+        tail: bool | str = True,
+        drift: float = 0.0,
         steps: int = 1,
         tolerance: float = 1e-6,
         rows: str | Auto | dict[str, int] = "auto",
@@ -68,9 +70,11 @@ class ORFit(OneStep):
             model,
             as_memory(memory),
             w0,
-            door.nonnegative("noise", noise),
+            noise,
             door.fraction("forgetting", forgetting),
             rows,
+            tail,
+            drift,
         )
         self._full = self.memory.rank >= model.size  # and so has said that it is
 
@@ -94,7 +98,7 @@ class ORFit(OneStep):
         for _ in range(self.steps):
             past = self.memory.split(G)
             novelty = past.novelty if novelty is None else novelty
-            z, _ = small.fit(past.factor, 0.0, self._flat(left))
+            z, _ = small.fit(past.factor, 0.0, self.tiled(left))
             check_step(z)
             nearer = self._shortened(w, past.displacement(z).reshape(w.shape), left, X, Y)
             if nearer is None:
@@ -130,7 +134,9 @@ class ORFit(OneStep):
         return None
 
     def settings(self) -> dict[str, Any]:
-        plain = {"memory": self.memory, "noise": self.noise, "forgetting": self.forgetting}
+        plain = {"memory": self.memory} | self.guesses.settings() | {"forgetting": self.forgetting}
+        if self.drift:
+            plain["drift"] = self.drift
         if self.steps > 1:
             plain |= {"steps": self.steps, "tolerance": self.tolerance}
         if self.rows != "auto":

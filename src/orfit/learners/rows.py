@@ -4,7 +4,6 @@ Each way says why a learner cannot be learned with it (`obstacle`), and learns a
 `Auto` chooses among them, and has all the thresholds.
 """
 
-import math
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +18,7 @@ from orfit.memory.frame import split
 from orfit.memory.loop import walk
 
 if TYPE_CHECKING:
+    from orfit.learners.guesses import Guesses
     from orfit.learners.onestep import OneStep
 
 
@@ -67,9 +67,8 @@ class Compiled:
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
         offset, labels, G = learner.affine(X, Y)
-        q = math.prod(offset.shape[1:])
-        records, refused = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
-        records[:, 3 : 3 + q] += offset[: len(records)].reshape(-1, q)
+        F, wanted = learner.tiled(offset), learner.tiled(labels)
+        records, refused = walk_on(learner, learner.memory, G, F, wanted - F)
         return learner.count_recorded(records, X, Y, labels, refused)
 
 
@@ -97,7 +96,7 @@ class Coordinates:
         offset, labels, G = learner.affine(X, Y)
         try:
             parts = split(memory.frame, G, None)
-            F = offset + parts.reading.along_w.reshape(offset.shape)
+            F = learner.tiled(offset) + parts.reading.along_w
             learner.check_finite(F, G)
         except ValueError:  # one of the rows is refused: which, is seen when they come one by one
             return alone.learn(learner, X, Y)
@@ -105,49 +104,75 @@ class Coordinates:
             return alone.learn(learner, X, Y)
         inside = memory.inside(parts)
         Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
-        learn, targets = walk_on if alone is COMPILED else each_on, labels - F
-        columns = Z.shape[1] // len(X)
-        records, refused = learn(learner, inside, Z, targets.reshape(Z.shape[1], -1), columns)
+        learn, wanted = walk_on if alone is COMPILED else each_on, learner.tiled(labels) - F
+        records, refused = learn(learner, inside, Z, F, wanted, Z.shape[1] // len(X))
         memory.take_over(inside, parts)
-        q = math.prod(F.shape[1:])
-        records[:, 3 : 3 + q] += F[: len(records)].reshape(-1, q)
         return learner.count_recorded(records, X, Y, labels, refused)
 
 
 def each_on(
-    learner: "OneStep", memory: Any, G: Any, Y: Array, columns: int = 1
+    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int = 1
 ) -> tuple[Array, ValueError | None]:
-    """Learn blocks of G's columns one after another, up to one that is refused: why it was."""
+    """Learn blocks of G's columns one after another, up to one that is refused: why it was.
+
+    F: what w predicts for each column where this memory carries zero. wanted: the labels less F.
+    """
     records: list[list[float]] = []
+    guesses = learner.guesses
     for start in range(0, G.shape[1], columns):
         block = slice(start, start + columns)
         try:
-            past = memory.split(G[:, block], learner.noise, learner.forgetting)
+            past = learner.split(memory, G[:, block])
             learner.check_finite(past.along_w, G)
-            wanted = Y[block] - past.along_w
-            length, left = step(memory, past, wanted, learner.noise, learner.most)
+            residual = wanted[block] - past.along_w
+            came = step(memory, past, residual, guesses, learner.most)
         except ValueError as error:
-            return np.array(records).reshape(len(records), 3 + 2 * columns * Y.shape[1]), error
-        row = [length, past.novelty, memory.rank, *past.along_w.ravel(), *left.ravel()]
-        records.append(row)
+            width = 3 + columns + 2 * columns * guesses.columns
+            return np.array(records).reshape(len(records), width), error
+        prediction = (F[block] + past.along_w)[:, guesses.mine]
+        variance = came.variance[:, guesses.chosen]
+        row = [came.length, past.novelty, memory.rank, *variance]
+        records.append([*row, *prediction.ravel(), *came.left.ravel()])
+        guesses.take(1, residual, came.whitened, came.variance)
     return np.array(records), None
 
 
 def walk_on(
-    learner: "OneStep", memory: Any, G: Any, Y: Array, columns: int = 1
+    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int = 1
 ) -> tuple[Array, ValueError | None]:
     """The same by the compiled loop; where it stops, the plain step decides on the next row."""
-    parts: list[Array] = []
-    done, refused = 0, None
-    while done < len(Y) and refused is None:
-        settings = {"noise": learner.noise, "forgetting": learner.forgetting, "most": learner.most}
-        parts.append(walk(memory, G[:, done:], Y[done:], **settings))
-        done += len(parts[-1])
-        if done < len(Y):
-            row, refused = each_on(learner, memory, G[:, done : done + 1], Y[done : done + 1])
-            parts.append(row)
+    pieces: list[Array] = []
+    done, refused, guesses = 0, None, learner.guesses
+    while done < len(wanted) and refused is None:
+        piece = slice(done, min(len(wanted), done + guesses.until_decision))
+        guesses.measure(G[:, piece])
+        ages = {"forgetting": learner.forgetting, "drift": learner.drift}
+        records = walk(memory, G[:, piece], wanted[piece], guesses, **ages, most=learner.most)
+        here, done = slice(done, done + len(records)), done + len(records)
+        pieces.append(_seen_by_guesses(guesses, records, F[here], wanted[here]))
+        if done < piece.stop:
+            one = slice(done, done + 1)
+            row, refused = each_on(learner, memory, G[:, one], F[one], wanted[one])
+            pieces.append(row)
             done += len(row)
-    return np.concatenate(parts) if len(parts) > 1 else parts[0], refused
+    return np.concatenate(pieces) if len(pieces) > 1 else pieces[0], refused
+
+
+def _seen_by_guesses(guesses: "Guesses", records: Array, F: Array, wanted: Array) -> Array:
+    """Let the guesses take what `kernels.walk` recorded; what the chosen one has of it, and F."""
+    count, width, chosen, mine = len(guesses), wanted.shape[1], guesses.chosen, guesses.mine
+    variance, along_w = records[:, 3 : 3 + count], records[:, 3 + count : 3 + count + width]
+    if count > 1:
+        parts = [records[:, :3], variance[:, [chosen]], (F + along_w)[:, mine]]
+        kept = np.hstack([*parts, records[:, 3 + count + width :]])
+    if len(records):
+        residual = wanted - along_w
+        expected = np.repeat(np.where(variance > 0, variance, np.inf), guesses.columns, axis=1)
+        guesses.take(len(records), residual, residual / np.sqrt(expected), variance)
+    if count == 1:
+        kept = records
+        along_w += F
+    return kept
 
 
 @dataclass(frozen=True)

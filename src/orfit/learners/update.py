@@ -1,5 +1,6 @@
 """What a learner tells of a step."""
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -20,6 +21,8 @@ class Update:
         noise = 0 it is zero unless the past, or the block itself, contradicts y; with noise > 0
         it is what noise explains.
     rank: how many directions the memory holds now.
+    variance: gᵀPg + R before the step, which learner.scale times is what residual² was expected to
+        be: a number for each gradient, so the same for all heads. NaN where a learner has no P.
     """
 
     prediction: Any
@@ -28,11 +31,13 @@ class Update:
     novelty: float
     conflict: Any
     rank: int
+    variance: Any = math.nan
 
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
         F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]
-        return Update(F, residual, self.step, self.novelty, conflict, self.rank)
+        variance = self.variance[0] if np.ndim(self.variance) else self.variance
+        return Update(F, residual, self.step, self.novelty, conflict, self.rank, variance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,7 @@ class Updates:
     novelty: Array
     conflict: Array
     rank: Array
+    variance: Array
 
     def __len__(self) -> int:
         return len(self.step)
@@ -53,25 +59,26 @@ class Updates:
         """Of the first row."""
         F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]
         step, novelty, rank = float(self.step[0]), float(self.novelty[0]), int(self.rank[0])
-        return Update(F, residual, step, novelty, conflict, rank)
+        return Update(F, residual, step, novelty, conflict, rank, self.variance[0])
 
     @classmethod
     def of(cls, updates: list[Update], labels: Array) -> "Updates":
         """Stack the updates of single datapoints; `labels` gives the shape of no rows at all."""
         if not updates:
             rows, numbers = np.empty_like(labels), np.empty(0)
-            return cls(rows, rows, numbers, numbers, rows, np.empty(0, int))
+            return cls(rows, rows, numbers, numbers, rows, np.empty(0, int), numbers)
         stacked = {f.name: np.array([getattr(u, f.name) for u in updates]) for f in fields(cls)}
         return cls(**stacked)
 
     @classmethod
-    def of_records(cls, rows: Array, labels: Array) -> "Updates":
-        """From what `kernels.walk` tells of each row."""
-        q = (rows.shape[1] - 3) // 2
-        prediction = rows[:, 3 : 3 + q].reshape(labels.shape)
-        conflict = rows[:, 3 + q :].reshape(labels.shape)
+    def of_records(cls, rows: Array, labels: Array, per_gradient: tuple[int, ...]) -> "Updates":
+        """From |Δw|, novelty, rank, variances, predictions and conflicts of each row."""
+        outputs = math.prod(labels.shape[1:])
+        variance, prediction, conflict = np.split(rows[:, 3:], [-2 * outputs, -outputs], axis=1)
+        prediction, conflict = prediction.reshape(labels.shape), conflict.reshape(labels.shape)
         residual, rank = labels - prediction, rows[:, 2].astype(int)
-        return cls(prediction, residual, rows[:, 0], rows[:, 1], conflict, rank)
+        variance = variance.reshape(per_gradient)
+        return cls(prediction, residual, rows[:, 0], rows[:, 1], conflict, rank, variance)
 
     @classmethod
     def joined(cls, parts: list["Updates"], labels: Array) -> "Updates":

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from orfit import door, tall
+from orfit import door, small, tall
 from orfit.door import Array
 
 
@@ -44,6 +44,9 @@ class Memory(ABC):
     size: int | None = None  # p, known when the memory is first used
     compiled = False  # whether the compiled row loop (`kernels.walk`) is what it does
     coordinates = False  # whether rows can be learned in coordinates along its directions
+    drifts = False  # whether P can grow between gradients
+    has_tail = False  # whether it can tell what it dropped
+    tailed = np.zeros(1, bool)  # whether it does, for each guess of R; otherwise: as never seen
     _carries = False  # whether it is a learner's
 
     @abstractmethod
@@ -51,8 +54,20 @@ class Memory(ABC):
         """Get ready for gradients of this kind and length; a memory of another size objects."""
 
     @abstractmethod
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> Split:
-        """See how G lies to the past, faded by `forgetting` (in squares). Changes nothing."""
+    def split(self, G: Any, noise: Any = 0.0, forgetting: float = 1.0, drift: float = 0.0) -> Split:
+        """See how G lies to the past. Changes nothing.
+
+        Before G arrives the past is faded by `forgetting` (in squares), and P grows by `drift`.
+        """
+
+    def guess(self, tails: Array) -> None:
+        """Get ready for guesses of R, and whether each is to know what was dropped."""
+        self.tailed = tails & self.has_tail
+
+    def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
+        """gᵀPg for each column of G (p×n): how far a prediction may still move."""
+        columns = [self.split(G[:, j : j + 1], noise).factor for j in range(G.shape[1])]
+        return np.array([small.frobenius(B) ** 2 for B in columns])
 
     @abstractmethod
     def fold(self, past: Any, move: Any = None) -> None:

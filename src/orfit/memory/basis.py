@@ -4,36 +4,64 @@ What sets them apart is one method, `trim`: which directions go.
 """
 
 import copy
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from orfit import door, small, tall
+from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
 from orfit.memory.seen import Triangle
+from orfit.tail import Tail
 
 FAR = 1e-6  # of the largest number: a step beyond is looked at more closely
 
 
 @dataclass(frozen=True)
 class BasisSplit:
-    """G = U C + O T, so P G = [U E, O] B with B = [EᵀC; T] and E Eᵀ = I − D (`Seen`)."""
+    """G = U C + O T, so P G = [U E, √ρ O] B with B = [EᵀC; √ρ T], E Eᵀ of `Seen` and ρ of `tail`.
+
+    Without noise E is nothing, and ρ one.
+    """
 
     parts: Parts
-    seen: Any  # Seen, faded
-    noise: float
+    seen: Any  # Seen, aged
+    tail: Tail  # aged
+    noises: Array  # R of each guess
+    tailed: Array  # whether each uses the tail
     forgetting: float
+    guess: int = 0  # that it is seen under
+
+    def under(self, guess: int) -> "BasisSplit":
+        """The same as another guess sees it."""
+        return replace(self, guess=guess)
+
+    @property
+    def noise(self) -> float:
+        return float(self.noises[self.guess])
 
     @property
     def factor(self) -> Array:
         if self.noise == 0:
             return self.parts.T
-        return np.vstack([self.seen.damped(self.parts.C, self.noise), self.parts.T])
+        fresh = self.loose * self.parts.T
+        return np.vstack([self.seen.damped(self.parts.C, self.noise, self.floor), fresh])
+
+    @property
+    def floor(self) -> float:
+        return tails.floor(self.tail, self.noise)
+
+    @property
+    def loose(self) -> float:
+        """√ρ."""
+        used = bool(self.tailed[self.guess])
+        return math.sqrt(tails.share(self.tail, self.guess, self.noise, used))
 
     @property
     def novelty(self) -> float:
@@ -50,7 +78,8 @@ class BasisSplit:
         if self.noise == 0:
             along = np.vstack([np.zeros((k, z.shape[1])), z])
         else:
-            along = np.vstack([self.seen.undamped(z[:k], self.noise), z[k:]])
+            old = self.seen.undamped(z[:k], self.noise, self.floor)
+            along = np.vstack([old, self.loose * z[k:]])
         length = small.frobenius(along)
         most = tall.most(tall.numpy_dtype(self.parts.new.G))
         if length > FAR * most and not self.parts.longest(along) < most:
@@ -67,7 +96,7 @@ class Basis(Memory):
     This one keeps Γ as a triangle; `Principal` keeps it in principal axes.
     """
 
-    coordinates = True
+    coordinates = drifts = True
     form: Any = Triangle  # of Γ: a kind of `Seen`
     drops_the_least = True  # whether what goes is what was seen least
     m: Any = None  # how many directions there may be; None: as many as come
@@ -75,6 +104,7 @@ class Basis(Memory):
     def __init__(self) -> None:
         self._frame: Frame | None = None
         self.seen = self.form()  # how much, along the frame's directions
+        self.tail = tails.unseen(1)
         self._lost = 0.0
 
     def trim(self) -> None:
@@ -188,9 +218,36 @@ class Basis(Memory):
         G_perp = self.frame.subtract(G, self.frame.coordinates(G))
         return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
 
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
+    def split(
+        self,
+        G: Any,
+        noise: float | Array = 0.0,
+        forgetting: float = 1.0,
+        drift: float = 0.0,
+    ) -> BasisSplit:
+        noises = np.atleast_1d(noise)
+        noise = float(noises[0])
         parts = split(self.frame, G, self.makers(noise))
-        return BasisSplit(parts, self.seen.faded(forgetting), noise, forgetting)
+        seen = self.seen.faded(forgetting)
+        if drift > 0:
+            seen = seen.shrunk(lambda e: tails.drift_share(e, self.tail, noise, drift))
+        tail = tails.aged(self.tail, noise, forgetting, drift, G.shape[1])
+        return BasisSplit(parts, seen, tail, noises, self.tailed, forgetting)
+
+    def guess(self, tails_: Array) -> None:
+        super().guess(tails_)
+        self.tail = tails.unseen(len(tails_))
+
+    def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
+        C = self.frame.coordinates(G)
+        rest = self.frame.subtract(G, C)
+        D = self.frame.coordinates(rest)
+        beyond = tall.lengths(self.frame.subtract(rest, D)) ** 2
+        beyond = tails.share(self.tail, guess, noise, bool(self.tailed[guess])) * beyond
+        if noise == 0:
+            return np.asarray(beyond)
+        inside = self.seen.damped(C + D, noise, tails.floor(self.tail, noise))
+        return np.asarray((inside * inside).sum(axis=0) + beyond)
 
     def fold(self, past: BasisSplit, move: Array | None = None) -> None:
         self.frame.append(past.parts)  # first, since it may fail for want of memory
@@ -205,6 +262,7 @@ class Basis(Memory):
     def _take_in(self, past: BasisSplit) -> None:
         """Let `seen` grow by the G of a split whose new directions the frame has, and trim."""
         self.seen = past.seen.grown(past.parts.C, past.parts.T)
+        self.tail = past.tail
         self.trim()
 
     def delete(self, j: int) -> None:
@@ -247,18 +305,25 @@ class Basis(Memory):
         rows = np.asarray(within.rows[: within.stored], np.float64)
         self.frame.turn(small.product(within.W, rows).T)
         self.frame.makers = None
-        self.seen, self._lost = inside.seen, inside._lost
+        self.seen, self.tail, self._lost = inside.seen, inside.tail, inside._lost
         self.frame.make_room()
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, values = self.frame.state()
         seen, more = self.seen.state()
-        return arrays | seen, values | more | {"lost": self._lost}
+        return arrays | seen, values | more | {
+            "lost": self._lost,
+            "tail": [self.tail.level.tolist(), self.tail.dropped.tolist(), *self.tail[2:]],
+        }
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.frame.restore(arrays, values)
         self.seen = self.form.restored(arrays, values, self.frame.rank)
         self._lost = float(values["lost"])
+        level, dropped, *rest = values["tail"]
+        shape = len(self.tailed)
+        level, dropped = (door.numbers("tail", t).reshape(shape) for t in (level, dropped))
+        self.tail = Tail(level, dropped, *map(float, rest))
 
 
 class Bounded(Basis, ABC):

@@ -113,7 +113,9 @@ class Dense(Carried, Memory):
     def numbers(self) -> int:
         return self.L.size
 
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> DenseSplit:
+    def split(
+        self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: float = 0.0
+    ) -> DenseSplit:
         along_w = self._along_w(G)
         G = tall.to_numpy(G)  # what is p×p stays with NumPy
         norms = tall.lengths(G)
@@ -129,6 +131,9 @@ class Dense(Carried, Memory):
         blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0
         fresh = small.frobenius(T) > 1e-3 * width * small.frobenius(norms)
         return DenseSplit(L, Q, T, blur, fresh, small.frobenius(lengths_), noise, along_w)
+
+    def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
+        return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
 
     def fold(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
         if move is not None:

@@ -16,3 +16,4 @@ class FrequentDirections(Principal):
     """
 
     shrinks = True
+    has_tail = False  # shrinking has taken what was seen off the directions that stay

@@ -8,15 +8,25 @@ import numpy as np
 from orfit import gram, small, tall
 from orfit.door import Array
 from orfit.memory.seen import Axes
+from orfit.tail import Tail
 
 # Lengths of rows that are stored as they are: along others w's coefficients would be too large.
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
 
 
-def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float) -> Array:
-    """Learn G's columns one after another: n×(3 + 2q), see `kernels.walk`.
+def walk(
+    memory: Any,
+    G: Any,
+    Y: Array,
+    guesses: Any,
+    *,
+    forgetting: float,
+    drift: float,
+    most: float,
+) -> Array:
+    """Learn G's columns one after another: see `kernels.walk`, whose records these are.
 
-    Y: n×q. most: what a parameter may reach. Stops short, with fewer records, where a step might
+    Y: n×b. most: what a parameter may reach. Stops short, with fewer records, where a step might
     overflow.
     """
     from orfit import kernels  # with numba, when first needed
@@ -28,12 +38,15 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
     X = gradients.T
     if not X.flags.writeable:  # numba compiles anew for read-only arrays
         X = X.copy()
-    exact = memory.makers(noise) is not None
+    exact = memory.makers(guesses.noise) is not None
     makers = np.zeros(frame.M.shape if exact else (0, 0))
     if exact:
         makers[: frame.stored, : frame.stored] = frame.makers.rows
-    records = np.empty((len(X), 3 + 2 * len(base)))
-    stored, W, exact, sigma, shift, folds, lost, learned = kernels.walk(
+    count = len(guesses)
+    records = np.empty((len(X), 3 + count + len(base) + len(base) // count))
+    # Its coefficients along rows are larger than a step, by what they are shorter.
+    most = most * SCALES[X.dtype][0] / math.sqrt(gram.most_lost(X.dtype)) - frame.reach
+    stored, W, exact, sigma, tail, shift, folds, lost, moved, learned = kernels.walk(
         rows,
         frame.stored,
         np.ascontiguousarray(frame.W),
@@ -43,24 +56,29 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
         memory.seen.sigma,
         memory.m,
         memory.shrinks,
+        memory.tail,
+        memory.size - memory.m if memory.tailed.any() else 0,
         base,
         frame.shift,
         frame.folds,
         X,
         np.ascontiguousarray(Y),
-        noise,
+        guesses.noises,
+        memory.tailed,
+        guesses.chosen,
         math.sqrt(forgetting),
+        drift,
         tall.cutoff(X.dtype),
         SCALES[X.dtype],
         gram.most_lost(X.dtype),
-        # Its coefficients along rows are larger than a step, by what they are shorter.
-        most * SCALES[X.dtype][0] / math.sqrt(gram.most_lost(X.dtype)) - frame.reach,
+        most,
         records,
         kernels.threads(len(G), len(X)),
     )
     makers = np.asfortranarray(makers[:stored, :stored])
     frame.advance(stored, W, shift, folds, small.Makers(makers) if exact else None)
-    frame.reach += float(records[:learned, 0].sum())
+    frame.reach += moved
     memory.seen = Axes(sigma)
+    memory.tail = Tail(*tail)
     memory._lost = memory._lost * forgetting**learned + lost
     return records[:learned]

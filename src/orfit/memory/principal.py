@@ -1,9 +1,14 @@
 """Keep the principal directions: incremental PCA."""
 
+import math
+
 import numpy as np
 
+from orfit import tail as tails
+from orfit.door import Array
 from orfit.memory.basis import BasisSplit, Bounded, energy
 from orfit.memory.seen import Axes
+from orfit.tail import Tail
 
 
 class Principal(Bounded):
@@ -23,7 +28,7 @@ class Principal(Bounded):
 
     form = Axes
     shrinks = False  # whether the first square that is dropped is taken off those that stay
-    compiled = drops_the_least = True
+    compiled = drops_the_least = has_tail = True
 
     def __init_subclass__(cls) -> None:
         """A subclass that trims in another way is not what the compiled loop does."""
@@ -43,7 +48,21 @@ class Principal(Bounded):
         self.seen = Axes(kept)
 
     def _take_in(self, past: BasisSplit) -> None:
-        sigma, turn = past.seen.grown(past.parts.C, past.parts.T)
+        used = past.noise > 0 and past.tailed[past.guess]
+        start = past.tail.level[past.guess] if used else 0.0
+        sigma, turn = past.seen.grown(past.parts.C, past.parts.T, math.sqrt(start))
+        self._lost -= start * len(past.parts.T)  # of which so much counts as kept again
         self.frame.turn(turn)
         self.seen = Axes(sigma)
         self.trim()
+        self.tail = self._lengthened(past, sigma)
+
+    def _lengthened(self, past: BasisSplit, sigma: Array) -> Tail:
+        """The tail, where directions were dropped of those along which sigma was seen."""
+        if self.rank == len(sigma) or not self.tailed.any():
+            return past.tail
+        with np.errstate(over="ignore"):  # the tail has a limit of its own
+            energies = sigma * sigma
+        rows, free = past.parts.C.shape[1], (self.size or 0) - self.m
+        dropped, least = energies[self.rank :], energies[self.rank - 1]
+        return tails.lengthened(past.tail, dropped, least, past.noises, rows, free)

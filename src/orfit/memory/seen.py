@@ -2,14 +2,17 @@
 
 With observation noise R that says where the parameters may still move,
 
-    P = I − U D Uᵀ,     E Eᵀ = I − D = R (Γ Γᵀ + R I)⁻¹       R = 0: D = I, P is a projector
+    P = U E Eᵀ Uᵀ + ρ (I − U Uᵀ),     E Eᵀ = R (Γ Γᵀ + κ I)⁻¹     R = 0: E = 0, P is a projector
+
+(ρ and κ, which mostly are 1 and R, are those of `tail`.)
 
 Γ is kept in one of two forms: as a triangle, which takes in a gradient and drops a direction in
 O(k²) and leaves U as it is; or as a diagonal, for which U turns to the principal axes each time.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy import linalg
@@ -18,6 +21,8 @@ from orfit import small
 from orfit.door import Array
 from orfit.memory.base import taken
 
+MOST_FLOORS = 32  # for which a root is kept, each of which grows with every gradient
+
 
 class Seen(Protocol):
     """What a step asks of either form."""
@@ -25,22 +30,25 @@ class Seen(Protocol):
     def faded(self, forgetting: float) -> "Seen":
         """Γ with squares `forgetting` times as large."""
 
-    def damped(self, C: Array, noise: float) -> Array:
-        """Eᵀ C."""
+    def shrunk(self, share: Callable[[Array], Array]) -> "Seen":
+        """Γ with energies e, along its principal axes, made share(e) times as large."""
 
-    def undamped(self, z: Array, noise: float) -> Array:
+    def damped(self, C: Array, noise: float, floor: float) -> Array:
+        """Eᵀ C, for κ = floor."""
+
+    def undamped(self, z: Array, noise: float, floor: float) -> Array:
         """E z."""
 
     def axes(self) -> tuple[Array, Array]:
         """The singular values of Γ, falling, and the turn of U to its principal axes."""
 
-    def state(self) -> tuple[dict[str, Array], dict[str, float]]:
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """The numbers that make it."""
 
 
 @dataclass(frozen=True)
 class Triangle:
-    """H (k×k), upper triangular, with Hᵀ H = Γ Γᵀ + R I: for R = 0, `root`, and the R in use."""
+    """H (k×k), upper triangular, with Hᵀ H = Γ Γᵀ + κ I: for κ = 0, `root`, and each κ in use."""
 
     roots: dict[float, Array] = field(default_factory=lambda: {0.0: np.empty((0, 0))})
 
@@ -55,20 +63,26 @@ class Triangle:
     def faded(self, forgetting: float) -> "Triangle":
         return self if forgetting == 1 else Triangle({0.0: self.root * np.sqrt(forgetting)})
 
-    def damped(self, C: Array, noise: float) -> Array:
-        root = self._with_noise(noise)
+    def shrunk(self, share: Callable[[Array], Array]) -> "Triangle":
+        sigma, V = self.axes()
+        sigma = sigma * np.sqrt(share(sigma * sigma))
+        return Triangle({0.0: small.triangle(sigma[:, None] * V.T)})
+
+    def damped(self, C: Array, noise: float, floor: float) -> Array:
+        root = self._above(floor)
         return np.asarray(linalg.solve_triangular(root, np.sqrt(noise) * C, trans="T"))
 
-    def undamped(self, z: Array, noise: float) -> Array:
-        return np.asarray(linalg.solve_triangular(self._with_noise(noise), np.sqrt(noise) * z))
+    def undamped(self, z: Array, noise: float, floor: float) -> Array:
+        return np.asarray(linalg.solve_triangular(self._above(floor), np.sqrt(noise) * z))
 
-    def _with_noise(self, noise: float) -> Array:
-        if noise not in self.roots:
+    def _above(self, floor: float) -> Array:
+        if floor not in self.roots:
             root = self.root
-            self.roots.clear()  # of another R
-            self.roots[0.0] = root
-            self.roots[noise] = small.grow(root, np.sqrt(noise) * np.eye(len(root)))
-        return self.roots[noise]
+            if len(self.roots) > MOST_FLOORS:  # of another κ
+                self.roots.clear()
+                self.roots[0.0] = root
+            self.roots[floor] = small.grow(root, np.sqrt(floor) * np.eye(len(root)))
+        return self.roots[floor]
 
     def grown(self, C: Array, T: Array) -> "Triangle":
         """With gradients [U O] (C; T), for directions O that come last."""
@@ -90,17 +104,14 @@ class Triangle:
     def axes(self) -> tuple[Array, Array]:
         return small.principal(self.root)
 
-    def state(self) -> tuple[dict[str, Array], dict[str, float]]:
-        noise = max(self.roots)
-        arrays = {"root": self.root}
-        return arrays | ({"root_with_noise": self.roots[noise]} if noise else {}), {"noise": noise}
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        return {"roots": np.stack([*self.roots.values()])}, {"floors": [*self.roots]}
 
     @classmethod
-    def restored(cls, arrays: dict[str, Array], values: dict[str, float], rank: int) -> "Triangle":
-        names = {0.0: "root"}
-        if "root_with_noise" in arrays:
-            names[float(values["noise"])] = "root_with_noise"
-        return cls({R: taken(arrays, n, np.float64, rank, rank) for R, n in names.items()})
+    def restored(cls, arrays: dict[str, Array], values: dict[str, Any], rank: int) -> "Triangle":
+        floors = [float(floor) for floor in values["floors"]]
+        roots = taken(arrays, "roots", np.float64, len(floors), rank, rank)
+        return cls({floor: np.asfortranarray(H) for floor, H in zip(floors, roots, strict=True)})
 
 
 @dataclass(frozen=True)
@@ -115,28 +126,36 @@ class Axes:
     def faded(self, forgetting: float) -> "Axes":
         return self if forgetting == 1 else Axes(self.sigma * np.sqrt(forgetting))
 
-    def damped(self, C: Array, noise: float) -> Array:
+    def shrunk(self, share: Callable[[Array], Array]) -> "Axes":
+        return Axes(self.sigma * np.sqrt(share(self.sigma * self.sigma)))
+
+    def damped(self, C: Array, noise: float, floor: float) -> Array:
         # sigma² may be no number where sigma is.
-        share = np.sqrt(noise) / np.hypot(self.sigma, np.sqrt(noise))
+        share = np.sqrt(noise) / np.hypot(self.sigma, np.sqrt(floor))
         return np.asarray(share[:, None] * C)
 
-    def undamped(self, z: Array, noise: float) -> Array:
-        return self.damped(z, noise)
+    def undamped(self, z: Array, noise: float, floor: float) -> Array:
+        return self.damped(z, noise, floor)
 
     def axes(self) -> tuple[Array, Array]:
         return self.sigma, np.eye(len(self))
 
-    def grown(self, C: Array, T: Array) -> tuple[Array, Array]:
-        """With gradients [U O] (C; T): new singular values, and the turn of [U O] to their axes."""
+    def grown(self, C: Array, T: Array, start: float = 0.0) -> tuple[Array, Array]:
+        """With gradients [U O] (C; T): new singular values, and the turn of [U O] to their axes.
+
+        start: the singular value with which O starts.
+        """
         k, r = len(self), len(T)
-        bordered = np.zeros((k + r, k + C.shape[1]))
+        known = k + r if start > 0 else k
+        bordered = np.zeros((k + r, known + C.shape[1]))
         bordered[range(k), range(k)] = self.sigma
-        bordered[:k, k:], bordered[k:, k:] = C, T  # (eq:svd_update)
+        bordered[range(k, known), range(k, known)] = start
+        bordered[:k, known:], bordered[k:, known:] = C, T  # (eq:svd_update)
         return small.principal(bordered.T)
 
-    def state(self) -> tuple[dict[str, Array], dict[str, float]]:
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"sigma": self.sigma}, {}
 
     @classmethod
-    def restored(cls, arrays: dict[str, Array], values: dict[str, float], rank: int) -> "Axes":
+    def restored(cls, arrays: dict[str, Array], values: dict[str, Any], rank: int) -> "Axes":
         return cls(taken(arrays, "sigma", np.float64, rank))

@@ -18,7 +18,7 @@ WAYS = ("fresh", "kept", "symmetric")
 class SketchSplit(BasisSplit):
     """A split that has kept its gradients: the sketch wants them whole."""
 
-    G: Any
+    G: Any = None
 
 
 class Sketch(Basis):
@@ -36,7 +36,7 @@ class Sketch(Basis):
     O(m² p) a step.
     """
 
-    coordinates = False  # it wants gradients whole
+    coordinates = drifts = False  # it wants gradients whole, and as they were
 
     def __init__(self, m: int, way: str = "kept", seed: int = 0) -> None:
         super().__init__()
@@ -76,13 +76,17 @@ class Sketch(Basis):
         made[:] = 0
         return made
 
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> SketchSplit:
+    def split(
+        self, G: Any, noise: Any = 0.0, forgetting: float = 1.0, drift: float = 0.0
+    ) -> SketchSplit:
         past = super().split(G, noise, forgetting)
         # What is kept are sums of products with gradients; but for the fresh way, of their squares.
         most = tall.SAFE[tall.numpy_dtype(G)][1]
         if past.parts.reading.norms.max() > (most if self.way == "fresh" else most**0.5):
             raise ValueError("a gradient is too long for a sketch of its squares: scale x")
-        return SketchSplit(past.parts, past.seen, past.noise, past.forgetting, G)
+        return SketchSplit(
+            past.parts, past.seen, past.tail, past.noises, past.tailed, past.forgetting, G=G
+        )
 
     def fold(self, past: BasisSplit, move: Array | None = None) -> None:
         assert isinstance(past, SketchSplit)

@@ -1,0 +1,217 @@
+"""What the noise is taken to be: one guess, or several, of which the best so far is used.
+
+What a memory holds depends little on the noise, and the gradients not at all; so w has a column
+for each guess, all of them learn from every row on one memory, and the guess whose predictions were
+best lately is the learner's. Each also keeps how large its residuals were beside what it expected:
+
+    u = r / sqrt(gᵀPg + R),     scale = the mean of u²,     variance of y = scale (gᵀPg + R)
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from orfit import door, tall
+from orfit.door import Array
+from orfit.memory.base import taken
+
+# Of R, as powers of ten, in units of the squared length of the first gradient.
+GRID = range(-6, 2)
+RECENCY = 3.0  # the mean weighs row i of n by about (i/n)^(RECENCY − 1)
+WINDOW = 1000  # rows: never longer than that, so that a stream may change
+LATELY = 100  # rows, of what is compared with all that
+BETTER = 1e-3  # by as much, relatively, another guess must be better
+MOST = 1e300  # beyond, squares count as this
+INTERVAL = 32  # rows between decisions, but for the first, at 1, 2, 4, ...
+
+
+class Guesses:
+    """Guesses (e), each with the q columns of w and of the residuals that belong to it."""
+
+    def __init__(self, noise: object, tail: object, columns: int) -> None:
+        """noise: R, or "auto". tail: whether P knows what was dropped, or "auto"."""
+        self.grid = isinstance(noise, str)  # whether R is among several
+        if self.grid and noise != "auto":
+            raise ValueError(f'noise must be a number or "auto"; it is {noise!r}')
+        single = 0.0 if self.grid else door.nonnegative("noise", noise)
+        both = isinstance(tail, str)
+        if both and tail != "auto":
+            raise ValueError(f'tail must be True, False or "auto"; it is {tail!r}')
+        kinds = [True, False] if both else [door.flag("tail", tail)]
+        self.noises = np.array([single] * len(kinds))  # R of each
+        self.tails = np.repeat(kinds, len(GRID) if self.grid else 1)
+        self.unit: int | None = None  # the power of ten that the grid is in units of, once known
+        self._settled = not self.grid
+        if self.grid:
+            self._measured(0)
+        self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
+        count = len(self.noises)
+        self.error = np.zeros(count)
+        self.spread = np.zeros((4, count, columns))  # mean u²; lately; and u u' of neighbours, u
+        self.excess = np.zeros(count)  # mean (gᵀPg + R) / R
+        self._known = 0  # gradients that tell a scale
+        self._waiting: list[tuple[Array, Array, Array]] = []
+
+    def __len__(self) -> int:
+        return len(self.noises)
+
+    @property
+    def noise(self) -> float:
+        """R of the chosen one."""
+        return float(self.noises[self.chosen])
+
+    @property
+    def tail(self) -> bool:
+        return bool(self.tails[self.chosen])
+
+    @property
+    def mine(self) -> slice:
+        """The columns of the chosen one."""
+        return slice(self.chosen * self.columns, (self.chosen + 1) * self.columns)
+
+    def each(self) -> Iterator[tuple[float, slice]]:
+        """R of each, and its columns."""
+        for i, noise in enumerate(self.noises):
+            yield float(noise), slice(i * self.columns, (i + 1) * self.columns)
+
+    def measure(self, G: Any) -> None:
+        """Let the first gradient that is learned and not zero say in what unit R is guessed."""
+        if self._settled:
+            return
+        lengths, self.unit = tall.lengths(G), None
+        if lengths.any():
+            exponent = 2 * math.log10(lengths[np.flatnonzero(lengths)[0]])
+            self.unit = min(290, max(-290, round(exponent)))
+        self._measured(self.unit or 0)
+
+    def _measured(self, unit: int) -> None:
+        powers = [float(f"1e{power + unit}") for power in GRID]
+        self.noises = np.tile(powers, len(self.tails) // len(powers))
+
+    @property
+    def until_decision(self) -> int:
+        """After so many rows another guess may be chosen."""
+        if len(self) == 1:
+            return 1 << 30
+        if self.rows < INTERVAL:
+            return (1 << int(self.rows).bit_length()) - self.rows
+        return INTERVAL - self.rows % INTERVAL
+
+    def take(self, rows: int, residual: Array, whitened: Array, variance: Array) -> None:
+        """See what the guesses made of so many rows.
+
+        residual, whitened: one line for each gradient, one column for each of w. variance: one for
+        each guess; where it is zero, nothing is expected, and nothing learned of the scale.
+        """
+        decide = rows >= self.until_decision
+        self.rows += rows
+        self._settled = not self.grid or self.unit is not None  # now that it was learned
+        self._waiting.append((residual, whitened, variance))
+        if decide or self._rows_waiting >= INTERVAL:
+            self._count()
+        if decide:
+            best = int(np.argmin(self.error))
+            if self.error[best] < (1 - BETTER) * self.error[self.chosen]:
+                self.chosen = best
+
+    @property
+    def _rows_waiting(self) -> int:
+        return sum(len(residual) for residual, _, _ in self._waiting)
+
+    def _count(self) -> None:
+        self.error, self.excess, self.spread, self._known = self._counted()
+        self._waiting = []
+
+    def _counted(self) -> tuple[Array, Array, Array, int]:
+        """What `error`, `excess` and `spread` are with the rows that wait."""
+        if not self._waiting:
+            return self.error, self.excess, self.spread, self._known
+        residual, whitened, variance = map(np.concatenate, zip(*self._waiting, strict=True))
+        shape = (len(residual), len(self), self.columns)
+        weights, old = _weights(max(0, self.rows - len(residual)), np.ones(len(residual)))
+        with np.errstate(over="ignore"):
+            squares = np.minimum((residual.reshape(shape) ** 2).sum(axis=2), MOST)
+            whitened = np.clip(whitened, -math.sqrt(MOST), math.sqrt(MOST))
+        error = old * self.error + weights @ squares
+        told = (variance > 0).all(axis=1)
+        u = whitened.reshape(shape)[told]
+        if not len(u):
+            return error, self.excess, self.spread, self._known
+        known = self._known + len(u)
+        weights, old = _weights(self._known, np.ones(len(u)))
+        noises = np.where(self.noises > 0, self.noises, 1.0)
+        excess = old * self.excess + weights @ (variance[told] / noises)
+        before = np.concatenate([self.spread[3][None], u[:-1]])
+        spread = np.empty_like(self.spread)
+        spread[0] = old * self.spread[0] + np.tensordot(weights, u * u, 1)
+        weights, old = _weights(self._known, np.ones(len(u)), LATELY)
+        spread[1] = old * self.spread[1] + np.tensordot(weights, u * u, 1)
+        spread[2] = old * self.spread[2] + np.tensordot(weights, u * before, 1)
+        spread[3] = u[-1]
+        return error, excess, spread, known
+
+    @property
+    def scale(self) -> Array:
+        """Of the chosen one, for each column; 1 while nothing tells."""
+        _, _, spread, known = self._counted()
+        return spread[0, self.chosen] if known else np.ones(self.columns)
+
+    def lately(self) -> tuple[float, float, float]:
+        """Of the chosen one, over all columns: S/R, u² lately beside its mean, and whiteness.
+
+        Whiteness: the correlation of neighbouring u.
+        """
+        _, excess, spread, known = self._counted()
+        if not known:
+            return np.nan, np.nan, np.nan
+        mean, recent, lag = spread[:3, self.chosen].mean(axis=1)
+        if not (mean > 0 and recent > 0):
+            return float(excess[self.chosen]), 0.0, 0.0
+        return float(excess[self.chosen]), float(recent / mean), float(lag / recent)
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments to make these again."""
+        noise = {"noise": "auto" if self.grid else self.noise}
+        if self.tails.all():
+            return noise
+        return noise | {"tail": "auto" if self.tails.any() else False}
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        names = ("residual", "whitened", "variance")
+        waiting = zip(*self._waiting, strict=True) if self._waiting else ([], [], [])
+        widths = (len(self) * self.columns, len(self) * self.columns, len(self))
+        arrays = {
+            f"guesses.{name}": np.concatenate([np.empty((0, width)), *parts])
+            for name, width, parts in zip(names, widths, waiting, strict=True)
+        }
+        arrays |= {"guesses.error": self.error, "guesses.excess": self.excess}
+        arrays["guesses.spread"] = self.spread
+        unit = self.unit if self._settled else None
+        values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
+        return arrays, values
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        count, width = len(self), len(self) * self.columns
+        shapes = {"residual": width, "whitened": width, "variance": count}
+        residual, whitened, variance = (
+            taken(arrays, f"guesses.{name}", np.float64, None, wide)
+            for name, wide in shapes.items()
+        )
+        self._waiting = [(residual, whitened, variance)] if len(residual) else []
+        self.error = taken(arrays, "guesses.error", np.float64, count)
+        self.excess = taken(arrays, "guesses.excess", np.float64, count)
+        self.spread = taken(arrays, "guesses.spread", np.float64, 4, count, self.columns)
+        self.unit, self.chosen = values["unit"], int(values["chosen"])
+        if self.unit is not None:
+            self._measured(int(self.unit))
+            self._settled = True
+        self.rows, self._known = int(values["rows"]), int(values["known"])
+
+
+def _weights(before: int, counts: Array, window: int = WINDOW) -> tuple[Array, float]:
+    """The weights of new values in a mean that values `before` are in, and what is left of it."""
+    rates = np.minimum(1.0, np.maximum(RECENCY / (before + np.cumsum(counts)), 1 / window))
+    kept = np.cumprod(np.concatenate([[1.0], 1 - rates[::-1]]))
+    return rates * kept[:-1][::-1], float(kept[-1])

@@ -1,0 +1,122 @@
+"""Noise and tail that choose themselves."""
+
+import numpy as np
+import pytest
+
+import orfit
+
+WAYS = ["plain", "compiled", "coordinates"]
+
+
+def stream(kind, rng, n=3000, p=60, noise=0.3):
+    X = rng.standard_normal((n, p)) / (np.arange(1, p + 1) if kind == "1/i" else 1.0)
+    return X, X @ rng.standard_normal(p) + noise * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("heads", [None, 2])
+def test_every_guess_is_the_learner_of_that_noise_while_nothing_is_dropped(way, heads, rng):
+    X, y = stream("1/i", rng, 100, 8)
+    Y = y if heads is None else np.column_stack([y, -y])
+    model = orfit.Linear(8, heads=heads)
+    auto = orfit.ORFit(model, 8, noise="auto", rows=way)
+    auto.learn_each(X, Y)
+    for noise, mine in auto.guesses.each():
+        alone = orfit.ORFit(model, 8, noise=noise, rows="plain")
+        alone.learn_each(X, Y)
+        np.testing.assert_allclose(
+            auto.memory.w[:, mine].reshape(alone.w.shape), alone.w, rtol=0, atol=1e-9
+        )
+
+
+@pytest.mark.parametrize("settings", [{"noise": "auto"}, {"noise": "auto", "tail": "auto"}])
+def test_all_ways_choose_alike(settings, rng):
+    X, y = stream("1/i", rng, 400, 30)
+    made = []
+    for way in WAYS:
+        learner = orfit.ORFit(orfit.Linear(30), 6, rows=way, **settings)
+        updates = learner.learn_each(X, y)
+        made.append((learner.noise, learner.guesses.tail, learner.w, updates.prediction))
+    one_by_one = orfit.ORFit(orfit.Linear(30), 6, **settings)
+    predictions = [one_by_one.learn(x, label).prediction for x, label in zip(X, y, strict=True)]
+    made.append((one_by_one.noise, one_by_one.guesses.tail, one_by_one.w, predictions))
+    for noise, tail, w, prediction in made[1:]:
+        assert (noise, tail) == made[0][:2]
+        np.testing.assert_allclose(w, made[0][2], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(prediction, made[0][3], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["white", "1/i"])
+@pytest.mark.parametrize("noise", [0.03, 0.3, 3.0])
+@pytest.mark.parametrize("m", [10, 100])
+def test_it_ends_near_the_best_of_its_grid(kind, noise, m, rng):
+    X, y = stream(kind, rng, noise=noise)
+    test, clean = X[2000:], y[2000:]
+    auto = orfit.ORFit(orfit.Linear(60), m, noise="auto")
+    auto.learn_each(X[:2000], y[:2000])
+    errors = []
+    for fixed, _ in auto.guesses.each():
+        alone = orfit.ORFit(orfit.Linear(60), m, noise=fixed)
+        alone.learn_each(X[:2000], y[:2000])
+        errors.append(np.sqrt(np.mean((alone.predict(test) - clean) ** 2)))
+    error = np.sqrt(np.mean((auto.predict(test) - clean) ** 2))
+    assert error <= 1.03 * min(errors)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_unit_of_the_inputs_does_not_matter(scale, rng):
+    X, y = stream("1/i", rng, 500, 20)
+    X = scale * X / np.linalg.norm(X[0])
+    auto = orfit.ORFit(orfit.Linear(20), 5, noise="auto")
+    reference = orfit.ORFit(orfit.Linear(20), 5, noise="auto")
+    auto.learn_each(X, y)
+    reference.learn_each(X / scale, y)
+    assert auto.noise == pytest.approx(scale**2 * reference.noise)
+    np.testing.assert_allclose(auto.predict(X), reference.predict(X / scale), rtol=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_saved_in_the_middle_it_goes_on_bit_by_bit(way, rng, tmp_path):
+    X, y = stream("1/i", rng, 300, 20)
+    whole = orfit.ORFit(orfit.Linear(20), 5, noise="auto", tail="auto", rows=way)
+    whole.learn_each(X[:107], y[:107])
+    whole.save(tmp_path / "half")
+    half = orfit.load(tmp_path / "half")
+    assert half.noise == whole.noise
+    np.testing.assert_array_equal(half.w, whole.w)
+    for learner in (whole, half):
+        learner.learn_each(X[107:], y[107:])
+    np.testing.assert_array_equal(half.memory.w, whole.memory.w)
+    assert (half.noise, half.scale) == (whole.noise, whole.scale)
+
+
+def test_a_refused_first_row_does_not_say_in_what_unit_to_guess(rng):
+    X, y = stream("white", rng, 50, 5)
+    tried, untried = (orfit.ORFit(orfit.Linear(5), 2, noise="auto") for _ in range(2))
+    with pytest.raises(ValueError):
+        tried.learn(np.full(5, 1e-200), 1e308)
+    for learner in (tried, untried):
+        learner.learn(np.zeros(5), 1.0)
+        learner.learn_each(X, y)
+    np.testing.assert_array_equal(tried.guesses.noises, untried.guesses.noises)
+    np.testing.assert_array_equal(tried.w, untried.w)
+
+
+def test_only_models_whose_gradients_stand_still_can_be_compared():
+    class Cubic:
+        size, heads, input_shape, linear = 1, None, (1,), False
+
+        def initial(self):
+            return np.ones(1)
+
+        def predict(self, w, X):
+            return (w * X[:, 0]) ** 3
+
+        def linearize(self, w, X):
+            return self.predict(w, X), (3 * w**2 * X[:, 0] ** 3)[None]
+
+        def settings(self):
+            return {}
+
+    with pytest.raises(ValueError, match="linear in w"):
+        orfit.ORFit(Cubic(), noise="auto")

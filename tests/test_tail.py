@@ -1,0 +1,141 @@
+"""The tail: what a bounded memory knows of what it dropped."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orfit
+from oracles import ridge, ridge_with_tail
+
+WAYS = ["plain", "compiled", "coordinates"]
+STREAMS = {
+    "white": lambda n, p, rng: rng.standard_normal((n, p)),
+    "1/i": lambda n, p, rng: rng.standard_normal((n, p)) / np.arange(1, p + 1),
+    "rank 5": lambda n, p, rng: (
+        rng.standard_normal((n, 5)) @ rng.standard_normal((5, p))
+        + 0.1 * rng.standard_normal((n, p))
+    ),
+}
+
+
+def stream(kind, n, p, rng):
+    X = STREAMS[kind](n, p, rng)
+    return X, X @ rng.standard_normal(p) + 0.3 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(sorted(STREAMS)),
+    m=st.integers(1, 6),
+    noise=st.sampled_from([1e-3, 0.1, 10.0]),
+    forgetting=st.sampled_from([1.0, 0.97]),
+)
+def test_rows_with_a_tail_are_what_its_equations_say(way, seed, kind, m, noise, forgetting):
+    rng = np.random.default_rng(seed)
+    X, y = stream(kind, 40, 12, rng)
+    w0 = rng.standard_normal(12)
+    settings = {"noise": noise, "forgetting": forgetting, "rows": way}
+    learner = orfit.ORFit(orfit.Linear(12), m, w0=w0, **settings)
+    learner.learn_each(X, y)
+    rows = [(X[i : i + 1], y[i : i + 1]) for i in range(len(X))]
+    expected, tau = ridge_with_tail(rows, w0, m, noise, forgetting)
+    np.testing.assert_allclose(learner.memory.tail.level[0], tau, rtol=1e-7)
+    np.testing.assert_allclose(learner.w, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
+
+
+@given(seed=st.integers(0, 2**32 - 1), block=st.integers(2, 20), m=st.integers(1, 6))
+def test_blocks_with_a_tail_are_what_its_equations_say(seed, block, m):
+    rng = np.random.default_rng(seed)
+    X, y = stream("1/i", 60, 15, rng)
+    blocks = [(X[i : i + block], y[i : i + block]) for i in range(0, 60, block)]
+    learner = orfit.ORFit(orfit.Linear(15), m, noise=0.1)
+    for A, b in blocks:
+        learner.learn_batch(A, b)
+    expected, tau = ridge_with_tail(blocks, np.zeros(15), m, 0.1)
+    np.testing.assert_allclose(learner.memory.tail.level[0], tau, rtol=1e-7)
+    np.testing.assert_allclose(learner.w, expected, rtol=0, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_while_nothing_is_dropped_it_is_ridge(way, rng):
+    X, y = stream("rank 5", 20, 30, rng)
+    learner = orfit.ORFit(orfit.Linear(30), 20, noise=0.1, rows=way)
+    learner.learn_each(X, y)
+    assert learner.memory.tail.level[0] == 0
+    np.testing.assert_allclose(learner.w, ridge(X, y, np.zeros(30), 0.1), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_noise_the_tail_changes_nothing(way, rng):
+    X, y = stream("white", 100, 20, rng)
+    learners = [orfit.ORFit(orfit.Linear(20), 5, tail=tail, rows=way) for tail in (True, False)]
+    for learner in learners:
+        learner.learn_each(X, y)
+    np.testing.assert_array_equal(learners[0].w, learners[1].w)
+    np.testing.assert_array_equal(learners[0].memory.U, learners[1].memory.U)
+
+
+@pytest.mark.parametrize("m", [1, 10, 30])
+@pytest.mark.parametrize(("rows_per_parameter", "bar"), [(20, 1.25), (80, 1.1)])
+def test_on_white_rows_any_memory_comes_near_rls(m, rows_per_parameter, bar, rng):
+    p = 60
+    X = rng.standard_normal((rows_per_parameter * p, p))
+    truth = rng.standard_normal(p)
+    y = X @ truth + rng.standard_normal(len(X))
+    bounded = orfit.ORFit(orfit.Linear(p), m, noise=1.0)
+    exact = orfit.ORFit(orfit.Linear(p), noise=1.0)
+    for learner in (bounded, exact):
+        learner.learn_each(X, y)
+    error, least = (np.linalg.norm(learner.w - truth) for learner in (bounded, exact))
+    assert error <= bar * least
+
+
+def test_a_block_as_large_as_what_is_dropped_is_no_worse_than_rows(rng):
+    X = rng.standard_normal((3000, 80)) @ rng.standard_normal((80, 300)) / np.sqrt(80)
+    w = np.ones(300) / np.sqrt(300)
+    y = X @ w + 0.05 * rng.standard_normal(3000)
+    errors = {}
+    for block in (1, 30):
+        learner = orfit.ORFit(orfit.Linear(300), 50, noise=0.05**2)
+        for i in range(0, 3000, block):
+            learner.learn_batch(X[i : i + block], y[i : i + block])
+        errors[block] = np.linalg.norm(X @ (learner.w - w))
+    assert errors[30] <= 1.2 * errors[1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_saved_refused_and_resumed_the_tail_goes_on(way, rng, tmp_path):
+    X, y = stream("1/i", 120, 20, rng)
+    settings = {"noise": 0.1, "forgetting": 0.99, "rows": way}
+    whole, halves = (orfit.ORFit(orfit.Linear(20), 4, **settings) for _ in range(2))
+    whole.learn_each(X[:60], y[:60])
+    whole.learn_each(X[60:], y[60:])
+    halves.learn_each(X[:60], y[:60])
+    before = halves.memory.tail
+    with pytest.raises(ValueError, match="not finite|finite numbers"):
+        halves.learn(1.5e308 * np.sign(halves.w), 1.0)
+    np.testing.assert_equal(halves.memory.tail, before)
+    halves.save(tmp_path / "halves")
+    halves = orfit.load(tmp_path / "halves")
+    halves.learn_each(X[60:], y[60:])
+    np.testing.assert_array_equal(whole.w, halves.w)
+    np.testing.assert_equal(whole.memory.tail, halves.memory.tail)
+
+
+def test_rows_whose_energies_are_no_numbers(rng):
+    X = 1e160 * rng.standard_normal((30, 6))
+    for way in WAYS:
+        learner = orfit.ORFit(orfit.Linear(6), 2, noise=1.0, rows=way)
+        learner.learn_each(X, X @ np.full(6, 1e-160))
+        assert np.isfinite(learner.w).all()
+        assert np.isfinite(learner.memory.sigma).all()
+
+
+def test_a_memory_without_a_tail_has_none(rng):
+    latest = orfit.ORFit(orfit.Linear(5), orfit.memory.Latest(2), noise=1.0)
+    assert not latest.memory.tailed.any()
+    assert not orfit.ORFit(orfit.Linear(5), 2, noise=1.0, tail=False).memory.tailed.any()
+    with pytest.raises(ValueError, match="tail must be True, False or"):
+        orfit.ORFit(orfit.Linear(5), 2, noise=1.0, tail="yes")

@@ -1,0 +1,171 @@
+"""How sure a prediction is, what residuals are expected, and a w that drifts."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orfit
+from oracles import kalman
+
+WAYS = ["plain", "compiled", "coordinates"]
+
+
+def problem(rng, n=40, p=12, noise=0.3):
+    X = rng.standard_normal((n, p)) / np.arange(1, p + 1) ** 0.5
+    return X, X @ rng.standard_normal(p) + noise * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("memory", [None, 12, 20])
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    noise=st.sampled_from([1e-3, 0.1, 10.0]),
+    drift=st.sampled_from([0.0, 1e-4, 0.1, 10.0]),
+)
+def test_what_nothing_was_dropped_from_is_a_kalman_filter(way, memory, seed, noise, drift):
+    if memory is None and way == "compiled":
+        return  # a memory without a compiled loop
+    rng = np.random.default_rng(seed)
+    X, y = problem(rng)
+    learner = orfit.ORFit(orfit.Linear(12), memory, noise=noise, drift=drift, rows=way)
+    updates = learner.learn_each(X, y)
+    w, P, S = kalman(X, y, np.zeros(12), np.eye(12), noise, drift)
+    np.testing.assert_allclose(learner.w, w, rtol=0, atol=1e-8 * np.abs(w).max())
+    np.testing.assert_allclose(updates.variance, S, rtol=1e-8)
+    Z = rng.standard_normal((5, 12))
+    f, spread = learner.predict(Z, std=True)
+    expected = np.sqrt(learner.scale * (np.einsum("np,pq,nq->n", Z, P, Z) + noise))
+    np.testing.assert_allclose(f, Z @ w, rtol=0, atol=1e-8 * np.abs(Z @ w).max())
+    np.testing.assert_allclose(spread, expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("heads", [None, 3])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_a_bounded_memory_tells_the_p_that_it_steps_with(way, heads, noise, rng):
+    """The variance that a row was expected to have is the one that predict tells before it."""
+    X, y = problem(rng, 60)
+    Y = y if heads is None else np.column_stack([y, 2 * y, -y])
+    settings = {"noise": noise, "rows": way}
+    learner = orfit.ORFit(orfit.Linear(12, heads=heads), 4, **settings)
+    for i in range(50):
+        told = learner.predict(X[i], std=True)[1] ** 2 / learner.scale
+        update = learner.learn(X[i], Y[i])
+        np.testing.assert_allclose(told, update.variance, rtol=1e-9)
+    many, model = learner.predict(X[50:], std=True)[1], learner.predict(X[50:], std="mean")[1]
+    assert many.shape == Y[50:].shape
+    np.testing.assert_allclose(many**2 - model**2, (noise * learner.scale) * np.ones(many.shape))
+
+
+@pytest.mark.parametrize("make", [orfit.RLS, lambda model: orfit.EKF(model, noise=0.5)])
+def test_a_dense_p_tells_the_same(make, rng):
+    X, y = problem(rng)
+    learner = make(orfit.Linear(12))
+    R = 1.0 if isinstance(learner, orfit.RLS) else 0.5
+    learner.learn_each(X, y)
+    _, P, _ = kalman(X, y, np.zeros(12), np.eye(12), R, 0.0)
+    spread = learner.predict(X[:5], std=True)[1]
+    expected = learner.scale * (np.einsum("np,pq,nq->n", X[:5], P, X[:5]) + R)
+    np.testing.assert_allclose(spread**2, expected, rtol=1e-8)
+
+
+def test_scale_is_the_variance_of_the_noise_beside_r(rng):
+    for factor in (0.1, 1.0, 30.0):
+        X = rng.standard_normal((3000, 10))
+        y = factor * (X @ rng.standard_normal(10) + 0.5 * rng.standard_normal(3000))
+        learner = orfit.ORFit(orfit.Linear(10), noise=0.25)
+        learner.learn_each(X, y)
+        assert learner.scale == pytest.approx(factor**2, rel=0.1)
+
+
+@pytest.mark.parametrize("memory", [None, 10, 40])
+@pytest.mark.parametrize("noise", [1e-3, 0.1, "auto"])
+@pytest.mark.parametrize("stream", ["white", "1/i"])
+def test_intervals_hold_what_they_say(memory, noise, stream):
+    inside = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((4000, 40)) / (np.arange(1, 41) if stream == "1/i" else 1.0)
+        y = X @ rng.standard_normal(40) + 0.3 * rng.standard_normal(4000)
+        learner = orfit.ORFit(orfit.Linear(40), memory, noise=noise)
+        learner.learn_each(X[:2000], y[:2000])
+        f, spread = learner.predict(X[2000:], std=True)
+        inside.append(np.abs(y[2000:] - f) / spread)
+    error = np.concatenate(inside)
+    assert np.mean(error < 1.96) == pytest.approx(0.95, abs=0.02)
+    assert np.mean(error < 1.645) == pytest.approx(0.90, abs=0.03)
+
+
+def test_a_network_is_as_sure_as_its_tangent(rng):
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+    learner = orfit.ORFit(orfit.TorchModel(net.double()), 10, noise=0.1)
+    X, Y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
+    learner.learn_each(X, Y)
+    f, spread = learner.predict(X, std=True)
+    assert f.shape == spread.shape == (30, 2)
+    G = learner.model.linearize(learner._w, learner._inputs("X", X))[1]
+    U, sigma = np.asarray(learner.memory.U), learner.memory.sigma
+    C = U.T @ np.asarray(G)
+    share = 0.1 / (0.1 + learner.memory.tail.level[0])
+    beyond = (np.asarray(G) ** 2).sum(0) - (C**2).sum(0)
+    expected = (C**2 * (0.1 / (0.1 + sigma**2))[:, None]).sum(0) + share * beyond + 0.1
+    np.testing.assert_allclose(spread.ravel() ** 2, learner.scale * expected, rtol=1e-6)
+
+
+def test_what_does_not_know_says_so(rng):
+    with pytest.raises(ValueError, match="SGD does not know how sure it is"):
+        orfit.SGD(orfit.Linear(3), lr=0.1).predict([1, 2, 3], std=True)
+    with pytest.raises(ValueError, match='std must be True, False or "mean"'):
+        orfit.ORFit(orfit.Linear(3)).predict([1, 2, 3], std="both")
+    empty = orfit.ORFit(orfit.Linear(3), noise=1.0).predict(np.empty((0, 3)), std=True)
+    assert [len(part) for part in empty] == [0, 0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_drift_follows_a_system_that_moves(way, rng):
+    p, n = 30, 3000
+    X = rng.standard_normal((n, p))
+    W = np.cumsum(0.03 * rng.standard_normal((n, p)), axis=0)
+    y = (X * W).sum(1) + 0.3 * rng.standard_normal(n)
+    errors = {}
+    for drift in (0.0, 0.03**2):
+        learner = orfit.ORFit(orfit.Linear(p), noise=0.09, drift=drift, rows="plain")
+        bounded = orfit.ORFit(orfit.Linear(p), p, noise=0.09, drift=drift, rows=way)
+        errors[drift] = np.abs(learner.learn_each(X, y).residual[n // 2 :]).mean()
+        bounded.learn_each(X, y)
+        np.testing.assert_allclose(bounded.w, learner.w, rtol=0, atol=1e-8)
+    assert errors[0.03**2] < 0.6 * errors[0.0]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_saved_with_drift_it_goes_on(way, rng, tmp_path):
+    X, y = problem(rng, 80)
+    settings = {"noise": 0.1, "drift": 0.01, "rows": way}
+    whole = orfit.ORFit(orfit.Linear(12), 4, **settings)
+    whole.learn_each(X[:40], y[:40])
+    whole.save(tmp_path / "half")
+    half = orfit.load(tmp_path / "half")
+    for learner in (whole, half):
+        learner.learn_each(X[40:], y[40:])
+    np.testing.assert_array_equal(whole.w, half.w)
+    assert whole.scale == half.scale
+    assert half.drift == 0.01
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"drift": -1, "noise": 1.0}, "drift must not be negative"),
+        ({"drift": 0.1}, "noise must be a number > 0"),
+        ({"drift": 0.1, "noise": "auto"}, "noise must be a number > 0"),
+        ({"noise": "some"}, 'noise must be a number or "auto"'),
+        ({"noise": -1}, "noise must not be negative"),
+        ({"memory": orfit.memory.Sketch(3), "noise": 1.0, "drift": 0.1}, "cannot drift"),
+        ({"memory": orfit.memory.Sketch(3), "noise": "auto"}, "needs a memory of directions"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, message):
+    with pytest.raises(ValueError, match=message):
+        orfit.ORFit(orfit.Linear(5), **settings)

@@ -129,7 +129,9 @@ class Layers(Carried, Memory):
         squares = sum(outputs**2 + inputs**2 for outputs, inputs in self.shapes)
         return 2 * squares + sum(outputs * inputs for outputs, inputs in self.shapes)
 
-    def split(self, G: Tensor, noise: float = 0.0, forgetting: float = 1.0) -> LayersSplit:
+    def split(
+        self, G: Tensor, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
+    ) -> LayersSplit:
         if noise <= 0 or forgetting != 1:
             raise ValueError("a memory of layers needs noise > 0, and does not fade")
         gram = torch.zeros((G.shape[1], G.shape[1]), dtype=torch.float64, device=G.device)

@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -62,17 +61,14 @@ class ORFit(OneStep):
     ) -> None:
         self.steps = door.count("steps", steps)
         self.tolerance = door.nonnegative("tolerance", tolerance)
-        if self.steps > 1 and noise:
-            raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
-        super().__init__(
-            model,
-            as_memory(memory),
-            w0,
-            door.nonnegative("noise", noise),
-            door.fraction("forgetting", forgetting),
-            rows,
-        )
+        super().__init__(model, as_memory(memory), w0, noise, forgetting, rows)
         self._full = self.memory.rank >= model.size  # and so has said that it is
+
+    def _checked_noise(self, noise: object) -> float:
+        number: float = super()._checked_noise(noise)
+        if self.steps > 1 and number:
+            raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
+        return number
 
     def _count(self, X: Array, Y: Array) -> None:
         super()._count(X, Y)
@@ -133,9 +129,7 @@ class ORFit(OneStep):
         plain = {"memory": self.memory, "noise": self.noise, "forgetting": self.forgetting}
         if self.steps > 1:
             plain |= {"steps": self.steps, "tolerance": self.tolerance}
-        if self.rows != "auto":
-            plain["rows"] = asdict(self.rows) if isinstance(self.rows, Auto) else self.rows
-        return plain
+        return plain | super().settings()
 
 
 class OneStepSGD(OneStep):
@@ -147,6 +141,19 @@ class OneStepSGD(OneStep):
 
     def __init__(self, model: Model, *, w0: object = None) -> None:
         super().__init__(model, Nothing(), w0)
+
+    def _checked_noise(self, noise: object) -> float:
+        if door.nonnegative("noise", noise):
+            raise ValueError(
+                "One-Step SGD fits each datapoint whole; with noise there is "
+                "ORFit(model, orfit.memory.Nothing(), noise=…)"
+            )
+        return 0.0
+
+    def _checked_forgetting(self, forgetting: object) -> float:
+        if door.fraction("forgetting", forgetting) < 1:
+            raise ValueError("One-Step SGD remembers nothing that could be forgotten")
+        return 1.0
 
 
 def _outside() -> int:

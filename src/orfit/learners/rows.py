@@ -16,7 +16,6 @@ from orfit.door import Array
 from orfit.learners.step import step
 from orfit.learners.update import Updates
 from orfit.memory.frame import split
-from orfit.memory.loop import walk
 
 if TYPE_CHECKING:
     from orfit.learners.onestep import OneStep
@@ -59,9 +58,10 @@ class Compiled:
         memory = learner.memory
         if not learner.model.linear:
             return "the model is not linear in w"
-        if not memory.compiled:
-            return f"{memory!r} has no compiled loop; Principal and FrequentDirections have"
-        if tall.shared(memory.frame.rows) is None:
+        missing = learner.loop_obstacle()
+        if missing is not None:
+            return missing
+        if tall.shared(memory.w) is None:
             return "its numbers are on another device"
         return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
 
@@ -122,7 +122,7 @@ def each_on(
     for start in range(0, G.shape[1], columns):
         block = slice(start, start + columns)
         try:
-            past = memory.split(G[:, block], learner.noise, learner.forgetting)
+            past = memory.split(G[:, block], learner.noise, learner.fading, learner.drift)
             learner.check_finite(past.along_w, G)
             wanted = Y[block] - past.along_w
             length, left = step(memory, past, wanted, learner.noise, learner.most)
@@ -140,8 +140,8 @@ def walk_on(
     parts: list[Array] = []
     done, refused = 0, None
     while done < len(Y) and refused is None:
-        settings = {"noise": learner.noise, "forgetting": learner.forgetting, "most": learner.most}
-        parts.append(walk(memory, G[:, done:], Y[done:], **settings))
+        settings = {"noise": learner.noise, "forgetting": learner.fading, "most": learner.most}
+        parts.append(memory.walk(G[:, done:], Y[done:], **settings))
         done += len(parts[-1])
         if done < len(Y):
             row, refused = each_on(learner, memory, G[:, done : done + 1], Y[done : done + 1])

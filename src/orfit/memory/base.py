@@ -42,7 +42,7 @@ class Memory(ABC):
     """
 
     size: int | None = None  # p, known when the memory is first used
-    compiled = False  # whether the compiled row loop (`kernels.walk`) is what it does
+    compiled = False  # whether it has a compiled row loop, `walk`
     coordinates = False  # whether rows can be learned in coordinates along its directions
     _carries = False  # whether it is a learner's
 
@@ -50,9 +50,28 @@ class Memory(ABC):
     def bind(self, like: Any) -> None:
         """Get ready for gradients of this kind and length; a memory of another size objects."""
 
+    def accept_drift(self, drift: object, size: int) -> Any:
+        """What a user hands in as drift of so many parameters, checked, as `split` takes it."""
+        if door.nonnegative("drift", drift):
+            raise ValueError(f"{self!r} cannot drift; the whole P of RLS and EKF can")
+        return 0.0
+
+    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
+        """Why rows with such settings are not for the compiled loop; None: they are."""
+        if self.compiled:
+            return None
+        return f"{self!r} has no compiled loop; Principal, FrequentDirections and Dense have"
+
+    def walk(self, G: Any, Y: Array, **settings: float) -> Array:
+        """Learn G's columns one after another, compiled."""
+        raise NotImplementedError
+
     @abstractmethod
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> Split:
-        """See how G lies to the past, faded by `forgetting` (in squares). Changes nothing."""
+    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0) -> Split:
+        """See how G lies to the past, faded by `forgetting` (in squares). Changes nothing.
+
+        drift: Q, by which the parameters wander before G: P ← P + Q.
+        """
 
     @abstractmethod
     def fold(self, past: Any, move: Any = None) -> None:

@@ -188,7 +188,11 @@ class Basis(Memory):
         G_perp = self.frame.subtract(G, self.frame.coordinates(G))
         return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
 
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> BasisSplit:
+    def split(
+        self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
+    ) -> BasisSplit:
+        if drift:
+            raise ValueError(f"{self!r} cannot drift; the whole P of RLS and EKF can")
         parts = split(self.frame, G, self.makers(noise))
         return BasisSplit(parts, self.seen.faded(forgetting), noise, forgetting)
 

@@ -1,8 +1,12 @@
 """Keep the principal directions: incremental PCA."""
 
+from typing import Any
+
 import numpy as np
 
+from orfit.door import Array
 from orfit.memory.basis import BasisSplit, Bounded, energy
+from orfit.memory.loop import walk
 from orfit.memory.seen import Axes
 
 
@@ -29,6 +33,9 @@ class Principal(Bounded):
         """A subclass that trims in another way is not what the compiled loop does."""
         if "trim" in vars(cls):
             cls.compiled = False
+
+    def walk(self, G: Any, Y: Array, **settings: float) -> Array:
+        return walk(self, G, Y, **settings)
 
     def trim(self) -> None:
         """U is in principal axes, falling: the last go."""

@@ -76,8 +76,10 @@ class Sketch(Basis):
         made[:] = 0
         return made
 
-    def split(self, G: Any, noise: float = 0.0, forgetting: float = 1.0) -> SketchSplit:
-        past = super().split(G, noise, forgetting)
+    def split(
+        self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
+    ) -> SketchSplit:
+        past = super().split(G, noise, forgetting, drift)
         # What is kept are sums of products with gradients; but for the fresh way, of their squares.
         most = tall.SAFE[tall.numpy_dtype(G)][1]
         if past.parts.reading.norms.max() > (most if self.way == "fresh" else most**0.5):

@@ -21,6 +21,8 @@ def numbers(
     if type(value) is np.ndarray and value.dtype == dtype:  # nothing to convert: the common case
         check_finite(name, value, missing=missing)
         return value
+    if isinstance(value, float) and dtype is np.float64 and math.isfinite(value):
+        return np.array(value)  # the common case of a label
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{name} has masked values; leave those rows out, or fill them")
     if hasattr(value, "detach"):  # a tensor, which may be on another device or want gradients

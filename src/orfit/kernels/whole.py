@@ -66,10 +66,11 @@ def row_loop(fingerprint):
         bound, prior: how wide L is and was (`Width`). limit, room: so wide it may be, and so wide
         divided by a row's length. safe: lengths whose squares are numbers. most: what steps may
         reach. records (n×(3 + 2q)): for each row |Δw|, novelty, rank, q predictions, q conflicts.
-        Returns how many rows were learned: fewer than all where the next one is not for this loop.
+        Returns how many rows were learned, fewer than all where the next one is not for this loop,
+        and how far they moved w.
         """
         fingerprint  # noqa: B018
-        p, q, row = len(columns), len(w), 0
+        p, q, row, moved = len(columns), len(w), 0, 0.0
         residual = np.empty(q)
         u, v = np.empty(p, columns.dtype), np.empty(p, columns.dtype)
         next_u, next_v = np.empty_like(u), np.empty_like(v)
@@ -95,9 +96,9 @@ def row_loop(fingerprint):
                 step = np.hypot(step, residual[h])
             gain = fade * fade / total if t > 0 else 0.0
             step *= gain * wide
-            if not step < most:  # so it is where a prediction is no number
+            if not moved + step < most:  # so it is where a prediction is no number
                 break
-            most -= step
+            moved += step
             for h in range(q):
                 a = columns.dtype.type(gain * residual[h])
                 for i in range(p):
@@ -111,7 +112,7 @@ def row_loop(fingerprint):
             row += 1
         else:  # the last one has none after it
             sweep(columns, row > 0, fade, u, v, False, u, next_u, next_v)
-        return row
+        return row, moved
 
     return walk
 

@@ -13,7 +13,7 @@ from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Dense
 from orfit.memory.drift import drifts
-from orfit.models import Model
+from orfit.models import Model, completed
 
 
 class EKF(OneStep):
@@ -52,8 +52,9 @@ class EKF(OneStep):
         drift: object = 0.0,
         rows: str | Auto | dict[str, int] = "auto",
     ) -> None:
-        self._heads = model.heads
-        self._dynamics = Dynamics(dynamics, control, model.size)
+        whole = completed(model)
+        self._heads = whole.heads
+        self._dynamics = Dynamics(dynamics, control, whole.size)
         self._advanced = False  # whether time has made its step since the last block
         super().__init__(model, Dense(prior), w0, noise, 1.0, rows, drift)  # type: ignore[arg-type]
 
@@ -120,12 +121,12 @@ class EKF(OneStep):
 
     def _learn_rows(self, X: Any, Y: Array) -> Updates:
         # What is missing, and a step in time that was taken, concern single rows.
-        if self._advanced or np.isnan(Y).any():
+        if self._advanced or not door.finite(Y):
             return self.one_by_one(X, Y)
         return super()._learn_rows(X, Y)
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
-        if self._advanced or np.isnan(Y).any():
+        if self._advanced or not door.finite(Y):
             return self._learn_block(X, Y).first()
         return super()._learn_one(X, Y)
 

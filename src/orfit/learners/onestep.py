@@ -14,7 +14,7 @@ from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.memory.drift import drifts
-from orfit.models import Model, residual
+from orfit.models import Model, check_labels, completed
 
 
 class OneStep(Learner):
@@ -40,7 +40,7 @@ class OneStep(Learner):
         # Checked before the memory is the learner's: what is refused leaves it free.
         self._noise = self._checked_noise(noise)
         self._forgetting = self._checked_forgetting(forgetting)
-        self._drift = memory.accept_drift(drift, model.size)
+        self._drift = memory.accept_drift(drift, completed(model).size)
         super().__init__(model, w0, memory)
         self.rows = rows = Auto(**rows) if isinstance(rows, dict) else rows
         self._auto = rows if isinstance(rows, Auto) else Auto()
@@ -152,7 +152,7 @@ class OneStep(Learner):
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
         if self._chosen(1, self.outputs(Y)) is COMPILED:
-            return COMPILED.learn(self, X, Y).first()
+            return COMPILED.learn_one(self, X, Y)
         return super()._learn_one(X, Y)
 
     def one_by_one(self, X: Any, Y: Array) -> Updates:
@@ -184,19 +184,16 @@ class OneStep(Learner):
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """Of a linear model, F at its origin, the labels and G, all of the right shapes."""
         offset, labels, G = self._model.affine(X, Y)
-        residual(labels, offset)
+        check_labels(labels, offset)
         self._check(offset, G)
         return offset, labels, G
 
-    def count_recorded(
-        self, records: Array, X: Any, Y: Array, labels: Array, refused: ValueError | None
-    ) -> Updates:
+    def count_recorded(self, records: Array, X: Any, Y: Array, refused: ValueError | None) -> None:
         """Take note of rows that were learned, before one that was refused."""
         if len(records):
             self._count(X[: len(records)], Y[: len(records)])
         if refused is not None:
             raise refused
-        return Updates.of_records(records, labels)
 
     def _flat(self, residual: Array) -> Array:
         """The residual against G's columns, as n×q."""

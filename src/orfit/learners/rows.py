@@ -14,7 +14,7 @@ import numpy as np
 from orfit import tall
 from orfit.door import Array
 from orfit.learners.step import step
-from orfit.learners.update import Updates
+from orfit.learners.update import Update, Updates
 from orfit.memory.frame import split
 
 if TYPE_CHECKING:
@@ -66,11 +66,21 @@ class Compiled:
         return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
+        return Updates.of_records(*self._records(learner, X, Y))
+
+    def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
+        """The same for a single row, with less around it."""
+        records, labels = self._records(learner, X, Y)
+        return Update.of_record(records[0], labels[0])
+
+    def _records(self, learner: "OneStep", X: Any, Y: Array) -> tuple[Array, Array]:
+        """What is told of each row (`kernels.walk`), and the labels."""
         offset, labels, G = learner.affine(X, Y)
         q = math.prod(offset.shape[1:])
         records, refused = walk_on(learner, learner.memory, G, (labels - offset).reshape(len(X), q))
         records[:, 3 : 3 + q] += offset[: len(records)].reshape(-1, q)
-        return learner.count_recorded(records, X, Y, labels, refused)
+        learner.count_recorded(records, X, Y, refused)
+        return records, labels
 
 
 class Coordinates:
@@ -111,7 +121,8 @@ class Coordinates:
         memory.take_over(inside, parts)
         q = math.prod(F.shape[1:])
         records[:, 3 : 3 + q] += F[: len(records)].reshape(-1, q)
-        return learner.count_recorded(records, X, Y, labels, refused)
+        learner.count_recorded(records, X, Y, refused)
+        return Updates.of_records(records, labels)
 
 
 def each_on(

@@ -29,6 +29,16 @@ class Update:
     conflict: Any
     rank: int
 
+    @classmethod
+    def of_record(cls, record: Array, label: Any) -> "Update":
+        """Of one datapoint, from what a compiled loop tells of it: see `kernels.walk`."""
+        step, novelty, rank = record[:3].tolist()
+        if not label.shape:
+            prediction, conflict = record[3], record[4]
+        else:
+            prediction, conflict = record[3:].reshape(2, *label.shape)
+        return cls(prediction, label - prediction, step, novelty, conflict, int(rank))
+
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
         F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]

@@ -29,7 +29,7 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
         limit = width.limit(noise, 0.0)
         room = math.inf if width.wound else width.room * math.sqrt(noise)
     records = np.empty((len(X), 3 + 2 * w.shape[1]))
-    learned = whole.walk(
+    learned, moved = whole.walk(
         memory.L.T,
         w.T,
         X,
@@ -45,6 +45,7 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
         most - memory.reach,
         records,
     )
-    memory.width = width.faded(fade**learned)
-    memory.reach += float(records[:learned, 0].sum())
+    if fade > 1:
+        memory.width = width.faded(fade**learned)
+    memory.reach += moved
     return records[:learned]

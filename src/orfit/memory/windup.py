@@ -64,7 +64,8 @@ def cured(
     if width.bound > most:
         return _clipped(L, replace(width, bound=most / SETBACK))
     seen = small.column_lengths(tall.inner(L, G))
-    if width.bound <= limit or (seen > VISIBLE * width.bound * norms).all():
+    visible = (seen > VISIBLE * width.bound * norms).all()
+    if width.bound <= limit or (visible and not width.wound):
         return L, width
     return _clipped(L, replace(width, bound=min(width.prior, limit) / SETBACK, wound=True))
 

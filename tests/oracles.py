@@ -160,3 +160,19 @@ def faded_ridge(X, y, w0, noise, forgetting):
         vector = forgetting * vector + (1 - forgetting) * noise * w + x * label
         w = np.linalg.solve(information, vector)
     return w
+
+
+def kalman_filter(steps, w, P):
+    """The textbook's linear filter. steps: (A, b, Q, H, y, R), H (c×p); y is None: not measured.
+
+    w ← A w + b, P ← A P Aᵀ + Q; then S = H P Hᵀ + R, K = P Hᵀ S⁻¹, w ← w + K (y − H w) and
+    Joseph's P ← (I − K H) P (I − K H)ᵀ + K R Kᵀ.
+    """
+    for A, b, Q, H, y, R in steps:
+        w, P = A @ w + b, A @ P @ A.T + Q
+        if y is None:
+            continue
+        K = P @ H.T @ np.linalg.inv(H @ P @ H.T + R)
+        left = np.eye(len(w)) - K @ H
+        w, P = w + K @ (y - H @ w), left @ P @ left.T + K @ R @ K.T
+    return w, P

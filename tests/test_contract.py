@@ -37,11 +37,15 @@ LEARNERS = {
     "OneStepSGD": orfit.OneStepSGD,
     "RLS": lambda model, **k: orfit.RLS(model, prior=np.full(model.size, 0.5), **k),
     "RLS weighted": lambda model, **k: orfit.RLS(model, forgetting=0.95, **k),
+    "RLS drifting": lambda model, **k: orfit.RLS(
+        model, forgetting=0.9, drift=np.arange(model.size) / 10, **k
+    ),
     "RLS limit": lambda model, **k: orfit.RLS(model, forgetting=0, **k),
     "NTKRLS": lambda model, **k: orfit.NTKRLS(model, prior=2 * np.eye(model.size), **k),
     "EKF": lambda model, **k: orfit.EKF(model, noise=0.3, **k),
     "EKF noiseless": lambda model, **k: orfit.EKF(model, noise=0, **k),
     "EKF matrix": lambda model, **k: orfit.EKF(model, noise=NOISE, **k),
+    "EKF drifting": lambda model, **k: orfit.EKF(model, noise=0.3, drift=0.1, **k),
     "OGD": lambda model, **k: orfit.OGD(model, 3, lr=0.01, steps=2, **k),
     "SGD": lambda model, **k: orfit.SGD(model, lr=0.01, **k),
     "Greedy": orfit.Greedy,
@@ -49,7 +53,7 @@ LEARNERS = {
 # Small models run full here, which is tested elsewhere.
 pytestmark = pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 
-LINEAR_ONLY = {"RLS", "RLS weighted", "RLS limit"}
+LINEAR_ONLY = {name for name in LEARNERS if name.startswith("RLS")}
 
 
 def polynomial(X):
@@ -72,7 +76,7 @@ MODELS = {
     "network outputs": (lambda: TanhNetwork(2, 3, 2), (2,), (2,)),
 }
 
-WITH_ROWS = [name for name in LEARNERS if name.startswith("ORFit")]
+WITH_ROWS = [name for name in LEARNERS if name.startswith(("ORFit", "RLS", "NTKRLS", "EKF"))]
 PAIRS = [
     (a, b)
     for a in LEARNERS
@@ -185,14 +189,16 @@ def test_an_empty_batch_changes_nothing(learner, model, way):
         learner.learn_batch(X, Y)
 
 
-def bad_inputs(x, y):
+def bad_inputs(x, y, may_be_missing):
     nan = np.array(x, float)
     nan.flat[-1] = np.nan
     infinite = np.array(x, float)
     infinite.flat[0] = np.inf
     yield nan, y, "x must be finite.*NaN"
     yield infinite, y, "x must be finite"
-    yield x, np.full_like(y, np.nan), "y must be finite"
+    if not may_be_missing:
+        yield x, np.full_like(y, np.nan), "y must be finite"
+        yield x, None, "y must hold real numbers"
     yield x, np.full_like(y, -np.inf), "y must be finite"
     yield np.append(x, 1.0).reshape(-1), y, "x must have shape"
     yield x[None], y, "x must have shape"
@@ -200,7 +206,6 @@ def bad_inputs(x, y):
     yield np.array(x, object), y, "x must hold real numbers; it holds object"
     yield np.array(x, complex), y, "x must hold real numbers; it holds complex"
     yield x, "seven", "y must hold real numbers"
-    yield x, None, "y must hold real numbers"
     yield [[1.0, 2.0], [3.0]], y, "x is not a rectangular array"
 
 
@@ -211,7 +216,7 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model, way):
     learner = make(learner, model, way)
     learner.learn_each(X, Y)
     before = state(learner)
-    for x, y, message in bad_inputs(bad_x, bad_y):
+    for x, y, message in bad_inputs(bad_x, bad_y, isinstance(learner, orfit.EKF)):
         with pytest.raises(ValueError, match=message):
             learner.learn(x, y)
         assert state(learner) == before

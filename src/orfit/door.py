@@ -14,11 +14,15 @@ Array = npt.NDArray[Any]
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Array:
-    """`value` as an array of finite numbers of type `dtype`."""
+def numbers(
+    name: str, value: object, dtype: npt.DTypeLike = np.float64, *, missing: bool = False
+) -> Array:
+    """`value` as an array of finite numbers of type `dtype`; or NaN, where some may be missing."""
     if type(value) is np.ndarray and value.dtype == dtype:  # nothing to convert: the common case
-        check_finite(name, value)
+        check_finite(name, value, missing=missing)
         return value
+    if isinstance(value, float) and dtype is np.float64 and math.isfinite(value):
+        return np.array(value)  # the common case of a label
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise ValueError(f"{name} has masked values; leave those rows out, or fill them")
     if hasattr(value, "detach"):  # a tensor, which may be on another device or want gradients
@@ -35,21 +39,29 @@ def numbers(name: str, value: object, dtype: npt.DTypeLike = np.float64) -> Arra
         )
     with np.errstate(over="ignore"):  # too large for float32: found as inf below
         array = given.astype(dtype, copy=False)
-    check_finite(name, array)
+    check_finite(name, array, missing=missing)
     return array
 
 
-def check_finite(name: str, array: Array) -> None:
-    """Raise if a NaN or an infinity is in `array`, saying how many and where the first one is."""
+def finite(array: Array) -> bool:
+    """Whether no number of `array` is NaN or infinite."""
     if array.size < 64:
-        if all(map(math.isfinite, array.flat)):
-            return
-    else:
-        with np.errstate(all="ignore"):
-            if math.isfinite(array.sum()):  # one fast read that misses nothing: NaN and inf spread
-                return
-    bad = ~np.isfinite(array)
-    if bad.any():  # otherwise the sum of finite numbers overflowed
+        return all(map(math.isfinite, array.flat))
+    with np.errstate(all="ignore"):
+        if math.isfinite(array.sum()):  # one fast read that misses nothing: NaN and inf spread
+            return True
+    return bool(np.isfinite(array).all())  # or the sum of finite numbers overflowed
+
+
+def check_finite(name: str, array: Array, *, missing: bool = False) -> None:
+    """Raise if a NaN or an infinity is in `array`, saying how many and where the first one is.
+
+    missing: NaN may be there.
+    """
+    if finite(array):
+        return
+    bad = np.isinf(array) if missing else ~np.isfinite(array)
+    if bad.any():
         where = tuple(int(i) for i in np.argwhere(bad)[0])
         at = f", the first at index {where[0] if len(where) == 1 else where}" if where else ""
         raise ValueError(

@@ -196,6 +196,19 @@ def staircase(
     return K[:, :r], T[:r], makers
 
 
+def left_vectors(T: Array) -> tuple[Array, Array]:
+    """The left singular vectors of T (r×n), r ≤ n, and its singular values."""
+    if len(T) == 1:
+        return np.ones((1, 1)), np.array([frobenius(T)])
+    W, s, _ = linalg.svd(T, full_matrices=False)
+    return W, s
+
+
+def column_lengths(A: Array) -> Array:
+    """The length of every column, also where squares overflow."""
+    return np.array([frobenius(column) for column in A.T])
+
+
 def pivots(T: Array) -> Array:
     """The column at which each row of a staircase starts."""
     return np.asarray(np.argmax(T != 0, axis=1))

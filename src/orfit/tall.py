@@ -147,6 +147,14 @@ def subtract(G: Any, A: Any, c: Array) -> Any:
     return np.asarray(g).reshape(G.shape)
 
 
+def subtract_outer(A: Array, scale: float, B: Array, C: Array) -> Array:
+    """A ← scale A − B Cᵀ in its place, p×p, for B and C (p×n): one read and one write of A."""
+    if not B.shape[1]:
+        return A if scale == 1 else np.multiply(A, scale, out=A)
+    gemm = GEMM[A.dtype]
+    return np.asarray(gemm(-1.0, B, C, trans_b=1, beta=scale, c=A, overwrite_c=True))
+
+
 # Lengths whose squares, and sums of them, are safely inside the range of the dtype.
 SAFE = {
     np.dtype(t): (1e4 * float(np.finfo(t).tiny) ** 0.5, 1e-4 * float(np.finfo(t).max) ** 0.5)

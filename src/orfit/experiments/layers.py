@@ -130,7 +130,7 @@ class Layers(Carried, Memory):
         return 2 * squares + sum(outputs * inputs for outputs, inputs in self.shapes)
 
     def split(
-        self, G: Tensor, noise: float = 0.0, forgetting: float = 1.0, drift: float = 0.0
+        self, G: Tensor, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
     ) -> LayersSplit:
         if noise <= 0 or forgetting != 1:
             raise ValueError("a memory of layers needs noise > 0, and does not fade")

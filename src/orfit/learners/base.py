@@ -85,7 +85,7 @@ class Learner(ABC):
         """Learn one datapoint: x (d,), y a number or (c,)."""
         X = self._inputs("x", x)[None]
         self._check_inputs("x", X, one=True)
-        return self._learn_one(X, door.numbers("y", y)[None])
+        return self._learn_one(X, self._labels("y", y, X, one=True))
 
     def learn_batch(self, X: object, Y: object) -> Update:
         """Learn many datapoints at once, as one block: X (n, d), Y (n,) or (n, c).
@@ -177,6 +177,11 @@ class Learner(ABC):
         """What the user hands in, checked, as the model takes it."""
         return self._model.accept(name, X, self._dtype)
 
+    def _labels(self, name: str, y: object, X: Any, one: bool) -> Array:
+        """The labels that the user hands in for the inputs X, checked: of many, or of one."""
+        labels = door.numbers(name, y)
+        return labels[None] if one else labels
+
     def _predict(self, X: Array) -> Array:
         return self.model.predict(self._w, X)
 
@@ -217,7 +222,8 @@ class Learner(ABC):
         self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
-        inputs, labels = self._inputs("X", X), door.numbers("Y", Y)
+        inputs = self._inputs("X", X)
+        labels = self._labels("Y", Y, inputs, one=False)
         if inputs.ndim == 0 or labels.ndim == 0:
             raise ValueError(
                 f"X and Y must hold many datapoints; they have shapes {inputs.shape} and "
@@ -261,7 +267,7 @@ class Learner(ABC):
 
     def check_finite(self, F: Array, G: Any) -> None:
         """Refuse predictions that are no numbers."""
-        if not np.isfinite(F).all():
+        if not door.finite(F):
             raise ValueError(f"the model's prediction leaves the finite numbers of {G.dtype}")
 
 

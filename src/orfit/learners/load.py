@@ -28,6 +28,7 @@ def load(
     model: Model | None = None,
     memory: Memory | None = None,
     rows: str | Auto | None = None,
+    dynamics: Any = None,
 ) -> Any:
     """The learner that `save` wrote to `path`; it goes on bit-equally to one never saved.
 
@@ -35,6 +36,7 @@ def load(
         no file holds; it must be like the saved one.
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
     rows: how to learn rows from now on; as before, unless given.
+    dynamics: needed where those of a saved EKF are a function.
     """
     if model is not None:
         completed(model)
@@ -43,7 +45,7 @@ def load(
         memory.check_free()
     arrays, header = checkpoint.read(path)
     try:
-        return _restore(arrays, header, model, memory, rows)
+        return _restore(arrays, header, model, memory, rows, dynamics)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
@@ -56,6 +58,7 @@ def _restore(
     model: Model | None,
     memory: Memory | None,
     rows: str | Auto | None,
+    dynamics: Any,
 ) -> Learner:
     if header["kind"] not in KINDS:
         raise CheckpointError(f"it holds a learner of the kind {header['kind']}, unknown here")
@@ -65,6 +68,12 @@ def _restore(
         settings = settings | {"memory": _memory(settings["memory"], memory)}
     if rows is not None:
         settings = settings | {"rows": rows}
+    if dynamics is not None:
+        settings = settings | {"dynamics": dynamics}
+    if settings.get("dynamics") == "code":
+        raise CheckpointError(
+            "its dynamics are Python code, which a file cannot hold; pass them to load, dynamics=…"
+        )
     try:
         learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)
     except WayError as error:

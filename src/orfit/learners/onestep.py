@@ -1,6 +1,7 @@
 """Learners that fit each block in a single step."""
 
 import math
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,8 @@ from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, W
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
-from orfit.models import Model, completed, residual
+from orfit.memory.drift import drifts
+from orfit.models import CompleteModel, Model, check_labels, completed
 
 CHUNK = 1 << 22  # numbers of gradients that are made at a time to see how sure predictions are
 
@@ -36,20 +38,32 @@ class OneStep(Learner):
         forgetting: float = 1.0,
         rows: str | Auto | dict[str, int] = "auto",
         tail: bool | str = True,
-        drift: float = 0.0,
+        drift: object = 0.0,
     ) -> None:
-        self.guesses = Guesses(noise, tail, completed(model).heads or 1)
-        self._check_guesses(model, memory)
+        """`noise`, `forgetting` and `drift` may be set later, too: from the next row on."""
+        # Checked before the memory is the learner's: what is refused leaves it free.
+        whole = completed(model)
+        self.guesses = Guesses(self._checked_noise(noise), tail, whole.heads or 1)
+        self._check_guesses(whole, memory)
+        self._forgetting = self._checked_forgetting(forgetting)
+        self._drift = self._checked_drift(drift, memory, whole.size)
         super().__init__(model, w0, memory)
         memory.guess(self.guesses.tails)
-        self.drift = self._checked_drift(drift)
-        self.forgetting = forgetting
         self.rows = rows = Auto(**rows) if isinstance(rows, dict) else rows
-        self._ways = {way for way in WAYS.values() if way.obstacle(self) is None}
         self._auto = rows if isinstance(rows, Auto) else Auto()
         self._way = self._forced(rows)
+        self._look_for_ways()
 
-    def _check_guesses(self, model: Model, memory: Memory) -> None:
+    def _checked_noise(self, noise: Any) -> Any:
+        return noise if isinstance(noise, str) else door.nonnegative("noise", noise)
+
+    def _checked_forgetting(self, forgetting: object) -> float:
+        return door.fraction("forgetting", forgetting)
+
+    def _checked_drift(self, drift: object, memory: Memory, size: int) -> Any:
+        return memory.accept_drift(drift, size)
+
+    def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
         if len(self.guesses) == 1:
             return
         if not model.linear:
@@ -60,18 +74,71 @@ class OneStep(Learner):
         if not memory.coordinates:
             raise ValueError(f'"auto" needs a memory of directions; {memory!r} is none')
 
-    def _checked_drift(self, drift: object) -> float:
-        number = door.nonnegative("drift", drift)
-        if number and not self.memory.drifts:
-            raise ValueError(f"{self.memory!r} cannot drift: its P does not grow between rows")
-        if number and (self.noise == 0 or len(self.guesses) > 1):
-            raise ValueError("drift is in units of the noise: with it, noise must be a number > 0")
-        return number
+    @property
+    def noise(self) -> Any:
+        """R, the variance of the noise in y, as it is used now."""
+        return self.guesses.noise
+
+    @noise.setter
+    def noise(self, noise: object) -> None:
+        if len(self.guesses) > 1 or isinstance(noise, str):
+            raise ValueError('noise="auto" and a number are two learners: make another one')
+        self._change(_noises=np.array([self._checked_noise(noise)]))
 
     @property
-    def noise(self) -> float:
-        """R, as it is used now."""
-        return self.guesses.noise
+    def _noises(self) -> Array:
+        return self.guesses.noises
+
+    @_noises.setter
+    def _noises(self, noises: Array) -> None:
+        self.guesses.noises = noises
+
+    @property
+    def forgetting(self) -> float:
+        """λ, by which the past fades before each block."""
+        return self._forgetting
+
+    @forgetting.setter
+    def forgetting(self, forgetting: object) -> None:
+        self._change(_forgetting=self._checked_forgetting(forgetting))
+
+    @property
+    def fading(self) -> float:
+        """What P is divided by before each block: λ."""
+        return self._forgetting
+
+    @property
+    def drift(self) -> Any:
+        """Q, by which the parameters wander before each block: P ← P + Q."""
+        return self._drift
+
+    @drift.setter
+    def drift(self, drift: object) -> None:
+        self._change(_drift=self._checked_drift(drift, self.memory, self.model.size))
+
+    def _change(self, **settings: Any) -> None:
+        """Change settings, unless rows could then not be learned as they must."""
+        before = {name: getattr(self, name) for name in settings}
+        for name, value in settings.items():
+            setattr(self, name, value)
+        try:
+            self._look_for_ways()
+        except ValueError:
+            for name, value in before.items():
+                setattr(self, name, value)
+            raise
+
+    def loop_obstacle(self) -> str | None:
+        """Why the compiled loop is not for these settings; None: it is."""
+        missing: str | None = self.memory.loop_obstacle(self.noise, self.drift)
+        return missing
+
+    def _look_for_ways(self) -> None:
+        ways = {way for way in WAYS.values() if way.obstacle(self) is None}
+        if self._way is not None and self._way not in ways:
+            why = self._way.obstacle(self)
+            raise WayError(f"rows={self._way.name!r} is not possible here: {why}")
+        self._ways = ways
 
     @property
     def scale(self) -> Any:
@@ -95,10 +162,7 @@ class OneStep(Learner):
             return None
         if rows not in WAYS:
             raise ValueError(f"rows must be one of auto, {', '.join(WAYS)}; it is {rows!r}")
-        way = WAYS[rows]
-        if way not in self._ways:
-            raise WayError(f"rows={rows!r} is not possible here: {way.obstacle(self)}")
-        return way
+        return WAYS[rows]
 
     def can(self, way: Way) -> bool:
         """Whether rows can be learned in this way."""
@@ -138,7 +202,7 @@ class OneStep(Learner):
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
         if self._chosen(1, self.outputs(Y)) is COMPILED:
-            return COMPILED.learn(self, X, Y).first()
+            return COMPILED.learn_one(self, X, Y)
         return super()._learn_one(X, Y)
 
     def one_by_one(self, X: Any, Y: Array) -> Updates:
@@ -157,7 +221,7 @@ class OneStep(Learner):
             wanted = self.tiled(labels) - predictions
             F, residual = (A[:, self._mine].reshape(offset.shape) for A in (predictions, wanted))
         came = step(self.memory, past, wanted, self.guesses, self.most)
-        variance = came.variance[:, self.guesses.chosen].reshape(self._per_gradient(residual))
+        variance = came.variance[:, self.guesses.chosen].reshape(self.per_gradient(residual))
         self.guesses.take(len(X), wanted, came.whitened, came.variance)
         left = came.left.reshape(residual.shape)
         return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
@@ -176,13 +240,13 @@ class OneStep(Learner):
         """gᵀPg for each output, and R where noisy."""
         F, G = self._model.linearize(self._w, X)
         variance = self.memory.variance(G, self.noise, self.guesses.chosen)
-        return np.reshape(variance + noisy * self.noise, self._per_gradient(F))
+        return np.reshape(variance + noisy * self.noise, self.per_gradient(F))
 
     def split(self, memory: Any, G: Any) -> Any:
         """How gradients lie to what this memory holds, when their turn has come."""
         self.guesses.measure(G)
         noise = self.noise if len(self.guesses) == 1 else self.guesses.noises
-        return memory.split(G, noise, self.forgetting, self.drift)
+        return memory.split(G, noise, self.fading, self.drift)
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, header = super().state()
@@ -193,24 +257,30 @@ class OneStep(Learner):
         super().restore(arrays, header)
         self.guesses.restore(arrays, header["guesses"])
 
+    def settings(self) -> dict[str, Any]:
+        """The drift and the way of rows, where they are not as usual."""
+        plain: dict[str, Any] = {}
+        if drifts(self.drift):
+            plain["drift"] = self.drift if np.ndim(self.drift) == 0 else self.drift.tolist()
+        if self.rows != "auto":
+            plain["rows"] = asdict(self.rows) if isinstance(self.rows, Auto) else self.rows
+        return plain
+
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """Of a linear model, F at its origin, the labels and G, all of the right shapes."""
         offset, labels, G = self._model.affine(X, Y)
-        residual(labels, offset)
+        check_labels(labels, offset)
         self._check(offset, G)
         return offset, labels, G
 
-    def count_recorded(
-        self, records: Array, X: Any, Y: Array, labels: Array, refused: ValueError | None
-    ) -> Updates:
+    def count_recorded(self, records: Array, X: Any, Y: Array, refused: ValueError | None) -> None:
         """Take note of rows that were learned, before one that was refused."""
         if len(records):
             self._count(X[: len(records)], Y[: len(records)])
         if refused is not None:
             raise refused
-        return Updates.of_records(records, labels, self._per_gradient(labels))
 
-    def _per_gradient(self, outputs: Array) -> tuple[int, ...]:
+    def per_gradient(self, outputs: Array) -> tuple[int, ...]:
         """The shape of what there is one of for each gradient."""
         return outputs.shape if self.model.heads is None else outputs.shape[:-1]
 

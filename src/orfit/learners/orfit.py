@@ -2,7 +2,6 @@
 
 import sys
 import warnings
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -64,19 +63,33 @@ class ORFit(OneStep):
     ) -> None:
         self.steps = door.count("steps", steps)
         self.tolerance = door.nonnegative("tolerance", tolerance)
-        if self.steps > 1 and noise:
-            raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
         super().__init__(
             model,
             as_memory(memory),
             w0,
             noise,
-            door.fraction("forgetting", forgetting),
+            forgetting,
             rows,
             tail,
             drift,
         )
         self._full = self.memory.rank >= model.size  # and so has said that it is
+
+    def _checked_noise(self, noise: object) -> Any:
+        checked = super()._checked_noise(noise)
+        if self.steps > 1 and checked:
+            raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
+        return checked
+
+    def _checked_drift(self, drift: object, memory: Memory, size: int) -> Any:
+        Q = super()._checked_drift(drift, memory, size)
+        if Q and (self.guesses.noise == 0 or len(self.guesses) > 1):
+            raise ValueError("drift is in units of the noise: with it, noise must be a number > 0")
+        return Q
+
+    def _look_for_ways(self) -> None:
+        self._checked_drift(self.drift, self.memory, self.model.size)  # the noise may have changed
+        super()._look_for_ways()
 
     def _count(self, X: Array, Y: Array) -> None:
         super()._count(X, Y)
@@ -135,13 +148,9 @@ class ORFit(OneStep):
 
     def settings(self) -> dict[str, Any]:
         plain = {"memory": self.memory} | self.guesses.settings() | {"forgetting": self.forgetting}
-        if self.drift:
-            plain["drift"] = self.drift
         if self.steps > 1:
             plain |= {"steps": self.steps, "tolerance": self.tolerance}
-        if self.rows != "auto":
-            plain["rows"] = asdict(self.rows) if isinstance(self.rows, Auto) else self.rows
-        return plain
+        return plain | super().settings()
 
 
 class OneStepSGD(OneStep):
@@ -153,6 +162,19 @@ class OneStepSGD(OneStep):
 
     def __init__(self, model: Model, *, w0: object = None) -> None:
         super().__init__(model, Nothing(), w0)
+
+    def _checked_noise(self, noise: object) -> float:
+        if door.nonnegative("noise", noise):
+            raise ValueError(
+                "One-Step SGD fits each datapoint whole; with noise there is "
+                "ORFit(model, orfit.memory.Nothing(), noise=…)"
+            )
+        return 0.0
+
+    def _checked_forgetting(self, forgetting: object) -> float:
+        if door.fraction("forgetting", forgetting) < 1:
+            raise ValueError("One-Step SGD remembers nothing that could be forgotten")
+        return 1.0
 
 
 def _outside() -> int:

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
+
 from orfit import door
 from orfit.learners.onestep import OneStep
+from orfit.learners.rows import Auto
 from orfit.memory import Dense
 from orfit.models import Model
 
@@ -16,25 +19,68 @@ class NTKRLS(OneStep):
         so that no power of λ is formed. λ = 0 is the limit λ → 0, in which it equals ORFit with
         unlimited memory (thm:implicit_bias_ntk).
 
-    With λ < 1, P grows along directions that the stream has left; so that rounding does not drown
-    the rest, it is held below eps^(-3/4), 5e11 in float64, times the prior (or λ^(-i) while each of
-    i rows points in a direction never seen). A direction left for longer than that takes, 1,300
-    steps at λ = 0.98, is known a little less well than the textbook says.
+    drift: Q, the covariance by which w wanders before each block, P ← P/λ + Q: a number for all
+        parameters, p of them, or p×p. It takes O(p³) a step.
+    rows: see `ORFit`.
+
+    With λ < 1, P grows along directions that the stream has left. Where one was left for so long
+    that rounding beside it would drown the rest (P is 5e11 times the prior, or the noise a row
+    has: 1,300 steps at λ = 0.98), the prior gets its weight back, around the present w, and keeps
+    it (`memory.windup`). While every row points in a direction never seen, P grows as λ^(-i).
 
     O(p²) time and memory a step. `ORFit(model, m, noise=1)` is the same in m·p as long as m
     directions span what was seen, for prior = 1 and λ = 1.
     """
 
     def __init__(
-        self, model: Model, *, w0: object = None, prior: object = 1.0, forgetting: float = 1.0
+        self,
+        model: Model,
+        *,
+        w0: object = None,
+        prior: object = 1.0,
+        forgetting: float = 1.0,
+        drift: object = 0.0,
+        rows: str | Auto | dict[str, int] = "auto",
     ) -> None:
-        self._lambda = door.fraction("forgetting", forgetting, zero=True)
-        # In the limit λ → 0 the noise vanishes against P, which then is a projector.
-        noise, fading = (1.0, self._lambda) if self._lambda else (0.0, 1.0)
-        super().__init__(model, Dense(prior), w0, noise, fading)
+        noise = self._of_limit(self._checked_forgetting(forgetting))
+        super().__init__(model, Dense(prior), w0, noise, forgetting, rows, drift=drift)
+
+    @staticmethod
+    def _of_limit(forgetting: float) -> float:
+        """R: in the limit λ → 0 the noise vanishes against P, which then is a projector."""
+        return 1.0 if forgetting else 0.0
+
+    def _checked_forgetting(self, forgetting: object) -> float:
+        return door.fraction("forgetting", forgetting, zero=True)
+
+    @property
+    def noise(self) -> float:
+        """1, the unit in which RLS counts; 0 in the limit λ → 0."""
+        return self.guesses.noise
+
+    @noise.setter
+    def noise(self, noise: object) -> None:
+        if door.nonnegative("noise", noise) != self.noise:
+            raise ValueError(
+                "RLS counts in units of the noise: divide the prior by it, or take EKF(noise=…)"
+            )
+
+    @property
+    def forgetting(self) -> float:
+        """λ."""
+        return self._forgetting
+
+    @forgetting.setter
+    def forgetting(self, forgetting: object) -> None:
+        number = self._checked_forgetting(forgetting)
+        self._change(_forgetting=number, _noises=np.array([self._of_limit(number)]))
+
+    @property
+    def fading(self) -> float:
+        return self.forgetting or 1.0
 
     def settings(self) -> dict[str, Any]:
-        return {"forgetting": self._lambda}
+        return {"forgetting": self.forgetting} | super().settings()
 
 
 class RLS(NTKRLS):
@@ -46,9 +92,7 @@ class RLS(NTKRLS):
     which RLS and ORFit meet (prop:compare_RLS). `memory.P` is P.
     """
 
-    def __init__(
-        self, model: Model, *, w0: object = None, prior: object = 1.0, forgetting: float = 1.0
-    ) -> None:
+    def __init__(self, model: Model, **settings: Any) -> None:
         if not model.linear:
             raise ValueError("RLS needs a linear model; for this one there is NTKRLS")
-        super().__init__(model, w0=w0, prior=prior, forgetting=forgetting)
+        super().__init__(model, **settings)

@@ -13,9 +13,8 @@ import numpy as np
 from orfit import tall
 from orfit.door import Array
 from orfit.learners.step import step
-from orfit.learners.update import Updates
+from orfit.learners.update import Update, Updates
 from orfit.memory.frame import split
-from orfit.memory.loop import walk
 
 if TYPE_CHECKING:
     from orfit.learners.guesses import Guesses
@@ -59,17 +58,29 @@ class Compiled:
         memory = learner.memory
         if not learner.model.linear:
             return "the model is not linear in w"
-        if not memory.compiled:
-            return f"{memory!r} has no compiled loop; Principal and FrequentDirections have"
-        if tall.shared(memory.frame.rows) is None:
+        missing = learner.loop_obstacle()
+        if missing is not None:
+            return missing
+        if tall.shared(memory.w) is None:
             return "its numbers are on another device"
         return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
+        records, labels = self._records(learner, X, Y)
+        return Updates.of_records(records, labels, learner.per_gradient(labels))
+
+    def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
+        """The same for a single row, with less around it."""
+        records, labels = self._records(learner, X, Y)
+        return Update.of_record(records[0], labels[0], learner.per_gradient(labels)[1:])
+
+    def _records(self, learner: "OneStep", X: Any, Y: Array) -> tuple[Array, Array]:
+        """What is told of each row, and the labels."""
         offset, labels, G = learner.affine(X, Y)
         F, wanted = learner.tiled(offset), learner.tiled(labels)
         records, refused = walk_on(learner, learner.memory, G, F, wanted - F)
-        return learner.count_recorded(records, X, Y, labels, refused)
+        learner.count_recorded(records, X, Y, refused)
+        return records, labels
 
 
 class Coordinates:
@@ -107,7 +118,8 @@ class Coordinates:
         learn, wanted = walk_on if alone is COMPILED else each_on, learner.tiled(labels) - F
         records, refused = learn(learner, inside, Z, F, wanted, Z.shape[1] // len(X))
         memory.take_over(inside, parts)
-        return learner.count_recorded(records, X, Y, labels, refused)
+        learner.count_recorded(records, X, Y, refused)
+        return Updates.of_records(records, labels, learner.per_gradient(labels))
 
 
 def each_on(
@@ -146,8 +158,8 @@ def walk_on(
     while done < len(wanted) and refused is None:
         piece = slice(done, min(len(wanted), done + guesses.until_decision))
         guesses.measure(G[:, piece])
-        ages = {"forgetting": learner.forgetting, "drift": learner.drift}
-        records = walk(memory, G[:, piece], wanted[piece], guesses, **ages, most=learner.most)
+        ages = {"forgetting": learner.fading, "drift": learner.drift}
+        records = memory.walk(G[:, piece], wanted[piece], guesses, **ages, most=learner.most)
         here, done = slice(done, done + len(records)), done + len(records)
         pieces.append(_seen_by_guesses(guesses, records, F[here], wanted[here]))
         if done < piece.stop:

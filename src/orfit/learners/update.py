@@ -33,6 +33,17 @@ class Update:
     rank: int
     variance: Any = math.nan
 
+    @classmethod
+    def of_record(cls, record: Array, label: Any, per_gradient: tuple[int, ...]) -> "Update":
+        """Of one datapoint with one gradient, from what a compiled loop tells of it."""
+        step, novelty, rank = record[:3].tolist()
+        if not label.shape:
+            prediction, conflict = record[4], record[5]
+        else:
+            prediction, conflict = record[4:].reshape(2, *label.shape)
+        variance = record[3].reshape(per_gradient) if per_gradient else record[3]
+        return cls(prediction, label - prediction, step, novelty, conflict, int(rank), variance)
+
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
         F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]

@@ -1,15 +1,17 @@
 """Compile beforehand what a long stream would compile on its way."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
 from orfit.learners.orfit import ORFit
+from orfit.learners.rls import RLS
 from orfit.models import Linear
 
 
 def warm_up() -> None:
-    """Compile the row loop now: else a learner does so in the midst of its stream.
+    """Compile the row loops now: else a learner does so in the midst of its stream.
 
     It takes about a minute for each dtype, once on a machine; later it is loaded in a second.
     Without numba nothing happens.
@@ -17,5 +19,6 @@ def warm_up() -> None:
     if find_spec("numba") is None:
         return
     for dtype in (np.float64, np.float32):
-        learner = ORFit(Linear(4), 2, w0=np.zeros(4, dtype), rows="compiled")
-        learner.learn_each(np.eye(4), np.zeros(4))
+        settings: dict[str, Any] = {"w0": np.zeros(4, dtype), "rows": "compiled"}
+        for learner in (ORFit(Linear(4), 2, **settings), RLS(Linear(4), **settings)):
+            learner.learn_each(np.eye(4), np.zeros(4))

@@ -42,7 +42,7 @@ class Memory(ABC):
     """
 
     size: int | None = None  # p, known when the memory is first used
-    compiled = False  # whether the compiled row loop (`kernels.walk`) is what it does
+    compiled = False  # whether it has a compiled row loop, `walk`
     coordinates = False  # whether rows can be learned in coordinates along its directions
     drifts = False  # whether P can grow between gradients
     has_tail = False  # whether it can tell what it dropped
@@ -53,8 +53,27 @@ class Memory(ABC):
     def bind(self, like: Any) -> None:
         """Get ready for gradients of this kind and length; a memory of another size objects."""
 
+    def accept_drift(self, drift: object, size: int) -> Any:
+        """What a user hands in as drift of so many parameters, checked, as `split` takes it."""
+        number = door.nonnegative("drift", drift)
+        if number and not self.drifts:
+            raise ValueError(f"{self!r} cannot drift: its P does not grow between rows")
+        return number
+
+    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
+        """Why rows with such settings are not for the compiled loop; None: they are."""
+        if self.compiled:
+            return None
+        return f"{self!r} has no compiled loop; Principal, FrequentDirections and Dense have"
+
+    def walk(
+        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: Any, most: float
+    ) -> Array:
+        """Learn G's columns one after another, compiled."""
+        raise NotImplementedError
+
     @abstractmethod
-    def split(self, G: Any, noise: Any = 0.0, forgetting: float = 1.0, drift: float = 0.0) -> Split:
+    def split(self, G: Any, noise: Any = 0.0, forgetting: float = 1.0, drift: Any = 0.0) -> Split:
         """See how G lies to the past. Changes nothing.
 
         Before G arrives the past is faded by `forgetting` (in squares), and P grows by `drift`.

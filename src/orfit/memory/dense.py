@@ -1,6 +1,7 @@
 """Keep the whole P, p×p: what RLS, NTK-RLS and the Kalman filter do."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import astuple, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -8,25 +9,26 @@ import numpy as np
 from scipy import linalg
 
 from orfit import door, small, tall
-from orfit.door import Array, symmetric
+from orfit.door import Array, check_finite, symmetric
 from orfit.memory.base import Carried, Memory, taken
-
-# How far back the cure of wind-up sets L, so that it is rarely needed.
-WINDUP_SETBACK = 10.0
+from orfit.memory.drift import added, checked, drifts, widened
+from orfit.memory.whole_loop import walk
+from orfit.memory.windup import Width, cured
 
 
 @dataclass(frozen=True)
 class DenseSplit:
-    """Lᵀ G = Q T, so P G = (L Q) T and Gᵀ P G = Tᵀ T."""
+    """Lᵀ G = Q T, so P G = (L Q) T and Gᵀ P G = Tᵀ T, where P = L Lᵀ with L = fade · root."""
 
-    L: Array
+    root: Array
+    fade: float
     Q: Array  # p×r orthonormal
     T: Array  # r×n
     blur: float  # how much the remainders magnify rounding
-    fresh: bool  # whether G points, visibly, where P is widest
     total: float  # |G|, times what P₀ makes of it
     noise: float
     along_w: Array  # Gᵀ w
+    width: Width
 
     @property
     def factor(self) -> Array:
@@ -39,7 +41,7 @@ class DenseSplit:
 
     @cached_property
     def LQ(self) -> Array:
-        return np.asarray(tall.combine(self.L, self.Q))
+        return self.fade * np.asarray(tall.combine(self.root, self.Q))
 
     def displacement(self, z: Array) -> Array:
         return np.asarray(tall.combine(self.LQ, z))
@@ -58,15 +60,16 @@ class Dense(Carried, Memory):
     O(p² n) a step, O(p²) memory. A `Basis` memory does the same in O(k n p).
     """
 
+    compiled = drifts = True
+
     def __init__(self, prior: object = 1.0) -> None:
         """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
         super().__init__()
         self.prior = door.numbers("prior", prior)
         self._check_prior()
         self.L = np.empty((0, 0))
-        self._scale = 0.0  # |L| at first
+        self.width = Width(0.0, 0.0, 0.0)
         self._blur = 1.0  # by how much rounding has been magnified
-        self._fresh = 0  # how many blocks did point where P was widest
 
     def _check_prior(self) -> None:
         if self.prior.ndim > 2 or (self.prior.ndim == 2 and len(set(self.prior.shape)) != 1):
@@ -98,7 +101,7 @@ class Dense(Carried, Memory):
             L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
             least = linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
         self.size, self.L = size, np.asarray(L, dtype, order="F")
-        self._scale = float(1 / np.sqrt(least))
+        self.width = Width.of_prior(float(1 / np.sqrt(least)), dtype)
 
     @property
     def P(self) -> Array:
@@ -113,24 +116,55 @@ class Dense(Carried, Memory):
     def numbers(self) -> int:
         return self.L.size
 
+    def accept_drift(self, drift: object, size: int) -> Any:
+        return checked(drift, size)
+
+    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
+        if drifts(drift):
+            return "with drift each row takes a QR, which LAPACK does"
+        return None if noise > 0 else "without noise, what is rounding is told by the plain step"
+
+    def walk(
+        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: Any, most: float
+    ) -> Array:
+        return walk(self, G, Y, noise=guesses.noise, forgetting=forgetting, most=most)
+
     def split(
-        self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: float = 0.0
+        self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
     ) -> DenseSplit:
         along_w = self._along_w(G)
         G = tall.to_numpy(G)  # what is p×p stays with NumPy
         norms = tall.lengths(G)
-        L, width = self._faded(forgetting)
-        lengths_ = self._scale * norms
+        L, fade, width = self._faded(G, norms, noise, forgetting, drift)
+        lengths_ = width.prior * norms
         # Without noise a remainder is divided by: it must be more than the rounding of all before.
         uncertainty = self._blur * lengths_ if noise == 0 else lengths_
         makers = small.Makers() if noise == 0 else None
-        LG = np.asarray(tall.inner(L, G), L.dtype, order="F")
+        LG = np.asarray(fade * tall.inner(L, G), L.dtype, order="F")
         Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), uncertainty, makers)
-        pivots = small.pivots(T)
-        steps = np.abs(T[range(len(T)), pivots])
-        blur = small.frobenius(lengths_[pivots] / steps) if noise == 0 else 0.0
-        fresh = small.frobenius(T) > 1e-3 * width * small.frobenius(norms)
-        return DenseSplit(L, Q, T, blur, fresh, small.frobenius(lengths_), noise, along_w)
+        blur = 0.0
+        if noise == 0:
+            pivots = small.pivots(T)
+            blur = small.frobenius(lengths_[pivots] / np.abs(T[range(len(T)), pivots]))
+        total = small.frobenius(lengths_)
+        return DenseSplit(L, fade, Q, T, blur, total, noise, along_w, width)
+
+    def advance(self, w: Any, A: Array | None, drift: Any = 0.0) -> None:
+        """A step in time: w as given, P ← A P Aᵀ + Q. A: p×p; None: the identity."""
+        L = self.L if A is None else np.asarray(A @ self.L, self.L.dtype, order="F")
+        if drifts(drift):
+            L = added(L, drift)
+        check_finite("P after a step in time", L)
+        self.w, self.L = w, L
+        self.width = self.width.measured(L)
+
+    def snapshot(self) -> tuple[Any, ...]:
+        """What `go_back` takes up again: good until a fold, which works in place."""
+        return self.L, self._w, self.reach, self.width, self._blur
+
+    def go_back(self, snapshot: tuple[Any, ...]) -> None:
+        """Be as before."""
+        self.L, self._w, self.reach, self.width, self._blur = snapshot
 
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
         return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
@@ -138,54 +172,43 @@ class Dense(Carried, Memory):
     def fold(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
         if move is not None:
             self._move(move)
-        self.L = past.L
         self._blur = float(np.hypot(self._blur, past.blur))
-        self._fresh += past.fresh
-        if len(past.T):
-            # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − W diag(1 − sqrt(R / (s² + R))) Wᵀ.
-            W, s, _ = linalg.svd(past.T, full_matrices=False)
-            root = np.sqrt(past.noise)
-            share = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
-            # In its place: another p×p would be written, and read, for nothing.
-            K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * share)
-            gemm = tall.GEMM[self.L.dtype]
-            self.L = np.asarray(gemm(-1.0, LK, K, trans_b=1, beta=1.0, c=self.L, overwrite_c=True))
+        self.width = past.width
+        # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − W diag(1 − sqrt(R / (s² + R))) Wᵀ.
+        W, s = small.left_vectors(past.T)
+        root = np.sqrt(past.noise)
+        share = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
+        K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * share)
+        # In its place: another p×p would be written, and read, for nothing.
+        self.L = tall.subtract_outer(past.root, past.fade, LK, K)
 
-    def _faded(self, forgetting: float) -> tuple[Array, float]:
-        """L with P / forgetting, and how wide it is on average (zero where nobody need know).
+    def _faded(
+        self, G: Array, norms: Array, noise: float, forgetting: float, drift: Any
+    ) -> tuple[Array, float, Width]:
+        """The root of P / forgetting + Q, as an array and a factor, and how wide it is.
 
         This is the normalised recursion, which never forms a power of `forgetting`.
-
-        P grows so along directions that the stream has left, without end (wind-up), and rounding
-        relative to those drowns the rest. So P is held below a limit: eps^(-3/4) times its prior,
-        where L's rounding is still 2e-10 in float64. Where each block points in a direction never
-        seen, as in an overparameterized model, it may grow as it must.
         """
-        if forgetting == 1:
-            return self.L, 0.0
-        L = self.L / self.L.dtype.type(np.sqrt(forgetting))
-        type_ = np.finfo(L.dtype)
-        most = 0.4 * np.log(float(type_.max))  # of log L, so that squares are finite too
-        needed = -0.5 * (self._fresh + 2) * np.log(forgetting)
-        limit = self._scale * np.exp(min(most, max(-0.375 * np.log(float(type_.eps)), needed)))
-        width = small.frobenius(L) / len(L) ** 0.5
-        if width > limit:
-            W, s, Vt = linalg.svd(L)
-            L = np.asarray((W * np.minimum(s, limit / WINDUP_SETBACK)) @ Vt, L.dtype, order="F")
-            width = small.frobenius(L) / len(L) ** 0.5
-        return L, width
+        L, fade = self.L, 1 / math.sqrt(forgetting)
+        width = self.width.faded(fade)
+        if forgetting < 1 and width.bound > width.limit(noise, norms.max()):
+            L, width = cured(L, fade, width, G, norms, noise)
+            fade = 1.0
+        if drifts(drift):
+            L, fade = added(fade * L, drift), 1.0
+            width = replace(width, bound=widened(width.bound, drift, len(L)))
+        return L, fade, width
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"L": self.L, "prior": self.prior} | self._carried(), {
             "reach": self.reach,
-            "scale": self._scale,
             "blur": self._blur,
-            "fresh": self._fresh,
+            "width": astuple(self.width),
         }
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.L = np.asfortranarray(taken(arrays, "L", self.L.dtype, self.size, self.size))
         self.prior = arrays["prior"]
         self._take_up(arrays, values)
-        self._scale, self._blur = float(values["scale"]), float(values["blur"])
-        self._fresh = int(values["fresh"])
+        self._blur = float(values["blur"])
+        self.width = Width(*values["width"])

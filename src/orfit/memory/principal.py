@@ -1,12 +1,14 @@
 """Keep the principal directions: incremental PCA."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.basis import BasisSplit, Bounded, energy
+from orfit.memory.loop import walk
 from orfit.memory.seen import Axes
 from orfit.tail import Tail
 
@@ -34,6 +36,11 @@ class Principal(Bounded):
         """A subclass that trims in another way is not what the compiled loop does."""
         if "trim" in vars(cls):
             cls.compiled = False
+
+    def walk(
+        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: float, most: float
+    ) -> Array:
+        return walk(self, G, Y, guesses, forgetting=forgetting, drift=drift, most=most)
 
     def trim(self) -> None:
         """U is in principal axes, falling: the last go."""

@@ -1,6 +1,6 @@
 """Predictions and their gradients."""
 
-from orfit.models.base import CompleteModel, Defaults, Model, completed, residual
+from orfit.models.base import CompleteModel, Defaults, Model, check_labels, completed, residual
 from orfit.models.linear import Linear
 
-__all__ = ["CompleteModel", "Defaults", "Linear", "Model", "completed", "residual"]
+__all__ = ["CompleteModel", "Defaults", "Linear", "Model", "check_labels", "completed", "residual"]

@@ -134,9 +134,14 @@ def completed(model: Any) -> CompleteModel:
 
 def residual(Y: Array, F: Array) -> Array:
     """Y − F, where labels have the shape of predictions."""
+    check_labels(Y, F)
+    return np.asarray(Y - F)
+
+
+def check_labels(Y: Array, F: Array) -> None:
+    """Refuse labels that have not the shape of predictions."""
     if Y.shape != F.shape:
         each, given = F.shape[1:], Y.shape[1:]
         wanted = f"have shape {each}" if each else "be a single number"
         hint = ": Y[:, 0] would" if not each and given == (1,) else ""
         raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}{hint}")
-    return np.asarray(Y - F)

@@ -1,0 +1,123 @@
+"""Settings in flight: checked as the constructor checks them, used from the next row on, saved."""
+
+import numpy as np
+import pytest
+
+import orfit
+from orfit.memory import Nothing
+from test_contract import state
+
+MAKERS = {
+    "ORFit": lambda **k: orfit.ORFit(orfit.Linear(5), 3, **({"noise": 0.5} | k)),
+    "RLS": lambda **k: orfit.RLS(orfit.Linear(5), **k),
+    "NTKRLS": lambda **k: orfit.NTKRLS(orfit.Linear(5), **k),
+    "EKF": lambda **k: orfit.EKF(orfit.Linear(5), **({"noise": 0.5} | k)),
+}
+CHANGES = [
+    ("ORFit", {"noise": 2.0}),
+    ("ORFit", {"noise": 0.0}),
+    ("ORFit", {"forgetting": 0.5}),
+    ("RLS", {"forgetting": 0.5}),
+    ("RLS", {"forgetting": 0.0}),
+    ("RLS", {"drift": 0.5}),
+    ("NTKRLS", {"forgetting": 0.5}),
+    ("NTKRLS", {"drift": np.arange(5.0)}),
+    ("EKF", {"noise": 3.0}),
+    ("EKF", {"drift": np.eye(5)}),
+]
+
+
+def data(seed, n=20):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((n, 5)), rng.standard_normal(n)
+
+
+@pytest.mark.parametrize(("kind", "change"), CHANGES)
+def test_a_change_holds_from_the_next_row_on_and_is_saved(kind, change, tmp_path):
+    X, y = data(0)
+    early, late = MAKERS[kind](), MAKERS[kind](**change)
+    for learner in (early, late):
+        learner.learn_each(X[:10], y[:10])
+    w = early.w
+    for name, value in change.items():
+        setattr(early, name, value)
+        assert np.array_equal(getattr(early, name), value)
+    assert (early.w == w).all()
+    # A learner made so, in the state of this one.
+    arrays, values = early.memory.state()
+    late.memory.restore({name: array.copy() for name, array in arrays.items()}, values)
+    early.save(tmp_path / "learner")
+    twin = orfit.load(tmp_path / "learner")
+    for learner in (early, late, twin):
+        learner.learn_each(X[10:], y[10:])
+    assert (early.w == late.w).all()
+    assert state(twin) == state(early)
+    for name, value in change.items():
+        assert np.array_equal(getattr(twin, name), value)
+
+
+REFUSED = [
+    ("ORFit", "noise", -5, "noise must not be negative; it is -5"),
+    ("ORFit", "noise", "much", "noise must hold real numbers"),
+    ("ORFit", "noise", np.nan, "noise must be finite"),
+    ("ORFit", "forgetting", 0, r"forgetting must be in \(0, 1\]"),
+    ("ORFit", "forgetting", 1.5, r"forgetting must be in \(0, 1\]"),
+    ("RLS", "forgetting", -0.1, r"forgetting must be in \[0, 1\]"),
+    ("RLS", "noise", 3.0, "RLS counts in units of the noise"),
+    ("RLS", "drift", -1, "drift must not be negative"),
+    ("RLS", "drift", [1, 2], "drift must be a number, 5 of them or 5×5"),
+    ("EKF", "noise", -1, "noise must not be negative"),
+    ("EKF", "noise", -np.eye(2), "noise must be positive semidefinite"),
+    ("EKF", "forgetting", 0.9, "forgets by drift"),
+    ("EKF", "drift", np.triu(np.ones((5, 5))), "drift must be symmetric"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "message"), REFUSED)
+def test_what_is_refused_changes_nothing(kind, name, value, message):
+    learner = MAKERS[kind]()
+    learner.learn_each(*data(1))
+    before, settings = state(learner), repr(learner)
+    with pytest.raises(ValueError, match=message):
+        setattr(learner, name, value)
+    assert (state(learner), repr(learner)) == (before, settings)
+
+
+def test_what_a_learner_has_not_is_refused():
+    sgd = orfit.OneStepSGD(orfit.Linear(3))
+    with pytest.raises(ValueError, match=r"ORFit\(model, orfit.memory.Nothing\(\), noise=…\)"):
+        sgd.noise = 1.0
+    with pytest.raises(ValueError, match="remembers nothing that could be forgotten"):
+        sgd.forgetting = 0.5
+    with pytest.raises(ValueError, match="drift"):
+        sgd.drift = -1
+    steps = orfit.ORFit(orfit.Linear(3), steps=2)
+    with pytest.raises(ValueError, match="steps must be 1"):
+        steps.noise = 1.0
+    assert steps.noise == 0
+
+
+def test_a_way_that_was_asked_for_stays_possible():
+    learner = orfit.RLS(orfit.Linear(5), rows="compiled")
+    with pytest.raises(ValueError, match="not possible here: with drift"):
+        learner.drift = 1.0
+    with pytest.raises(ValueError, match="not possible here: without noise"):
+        learner.forgetting = 0
+    assert (learner.drift, learner.forgetting) == (0.0, 1.0)
+    learner.learn_each(*data(2))
+
+
+def test_a_refused_setting_leaves_the_memory_free():
+    memory = Nothing()
+    with pytest.raises(ValueError, match="noise must not be negative"):
+        orfit.ORFit(orfit.Linear(3), memory, noise=-1)
+    orfit.ORFit(orfit.Linear(3), memory)
+
+
+def test_what_is_set_cannot_be_changed_from_outside():
+    drift = np.ones(5)
+    learner = orfit.RLS(orfit.Linear(5), drift=drift)
+    drift[:] = 7
+    assert (learner.drift == 1).all()
+    with pytest.raises(ValueError, match="read-only"):
+        learner.drift[0] = 2

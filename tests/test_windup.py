@@ -1,0 +1,110 @@
+"""Exponential forgetting: what happens to directions that the stream has left."""
+
+import numpy as np
+import pytest
+
+import orfit
+from orfit.memory import Dense
+
+
+def streams(p, rng, ordinary=600, held=10_000, back=None):
+    """Ordinary rows, one row held for long, ordinary rows again; y of w = 1, with noise 0.1."""
+    w, back = np.ones(p), back or 3 * p + 100
+    still = np.broadcast_to(rng.standard_normal(p), (held, p))
+    for X in (rng.standard_normal((ordinary, p)), still, rng.standard_normal((back, p))):
+        yield X, X @ w + 0.1 * rng.standard_normal(len(X))
+
+
+def learners(p, forgetting):
+    rls = orfit.RLS(orfit.Linear(p), forgetting=forgetting)
+    return rls, orfit.ORFit(orfit.Linear(p), noise=1.0, forgetting=forgetting)
+
+
+def test_a_row_held_after_ordinary_ones_does_not_wind_p_up(rng):
+    rls, other = learners(4, 0.95)
+    for X, y in list(streams(4, rng, 1000, 2500))[:2]:
+        rls.learn_each(X, y)
+        other.learn_each(X, y)
+    assert np.abs(rls.memory.P).max() <= 1e12
+    assert np.linalg.norm(rls.w - 1) <= 2 * np.linalg.norm(other.w - 1)
+
+
+@pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
+@pytest.mark.parametrize("p", [1, 2, 5, 20, 50])
+@pytest.mark.parametrize("forgetting", [0.9, 0.99])
+def test_when_excitation_returns(p, forgetting, rng):
+    """The largest residual is near that of ORFit, whose prior keeps its weight."""
+    rls, other = learners(p, forgetting)
+    for X, y in streams(p, rng):
+        most = np.abs(rls.learn_each(X, y).residual).max()
+        # After a thousand rows ORFit stands still.
+        least = np.abs(other.learn_each(X[-1000:], y[-1000:]).residual).max()
+    assert most <= 2 * least
+
+
+@pytest.mark.parametrize("prior", [1e-6, 1e4])
+def test_what_p_may_be_is_told_by_the_noise_too(prior, rng):
+    """A prior that knows nothing, the textbook's start, leaves less room for rounding."""
+    rls = orfit.RLS(orfit.Linear(4), prior=prior, forgetting=0.95)
+    for X, y in list(streams(4, rng, 500, 1500))[:2]:
+        rls.learn_each(X, y)
+        assert np.linalg.norm(rls.w - 1) <= 0.2
+
+
+@pytest.mark.parametrize("p", [1, 3, 12])
+def test_a_stream_that_falls_silent_and_returns(p, rng):
+    """Rows of zeros excite nothing at all."""
+    rls, _ = learners(p, 0.9)
+    for X, y in streams(p, rng):
+        rls.learn_each(X if len(X) != 10_000 else 0 * X, y)
+    assert np.linalg.norm(rls.w - 1) <= 1
+
+
+def test_while_every_row_is_new_p_grows_as_it_must(rng):
+    """eq:weighted_ls with λ^i far beyond the digits of float64, beside unseen directions."""
+    p, n, forgetting = 30, 12, 1e-3
+    X, y = rng.standard_normal((n, p)), rng.standard_normal(n)
+    rls = orfit.RLS(orfit.Linear(p), forgetting=forgetting)
+    rls.learn_each(X, y)
+    nearest = np.linalg.pinv(X) @ y
+    assert np.linalg.norm(rls.w - nearest) <= 20 * forgetting * np.linalg.norm(nearest)
+    assert np.abs(rls.memory.P).max() >= 0.1 * forgetting**-n
+
+
+def test_p_is_the_textbooks_until_a_direction_is_left_for_long(rng):
+    """1,000 rows at λ = 0.98: P has grown by 6e8 along what they leave."""
+    rls = orfit.RLS(orfit.Linear(3), forgetting=0.98)
+    information = np.eye(3)
+    for _ in range(1000):
+        x = np.append(rng.standard_normal(2), 0.0)
+        information = 0.98 * information + np.outer(x, x)
+        rls.learn(x, 1.0)
+    assert rls.memory.P @ information == pytest.approx(np.eye(3), abs=1e-6)
+
+
+def test_what_is_wound_up_is_saved_and_restored(rng, tmp_path):
+    """Bit for bit, also between two cures."""
+    rls, _ = learners(4, 0.9)
+    X, y = next(streams(4, rng, 50))
+    rls.learn_each(np.vstack([X, X[[0] * 700]]), np.append(y, y[[0] * 700]))
+    rls.save(tmp_path / "learner")
+    twin = orfit.load(tmp_path / "learner")
+    for learner in (rls, twin):
+        learner.learn_each(X[[1] * 300], y[[1] * 300])
+        learner.learn_each(X, y)
+    assert (twin.w == rls.w).all()
+    assert (twin.memory.L == rls.memory.L).all()
+
+
+def test_split_changes_nothing_where_p_is_cured(rng):
+    memory = Dense()
+    memory.bind(np.zeros(3))
+    held, other = np.asfortranarray(np.eye(3)[:, :1]), np.asfortranarray(np.eye(3)[:, 1:2])
+    for _ in range(300):
+        memory.fold(memory.split(held, 1.0, 0.9))
+    arrays, values = memory.state()
+    before = {name: array.copy() for name, array in arrays.items()}
+    for G in (held, other):
+        memory.split(G, 1.0, 0.9)
+    assert memory.state()[1] == values
+    assert all((memory.state()[0][name] == array).all() for name, array in before.items())

@@ -169,3 +169,55 @@ def test_saved_with_drift_it_goes_on(way, rng, tmp_path):
 def test_settings_that_make_no_sense(settings, message):
     with pytest.raises(ValueError, match=message):
         orfit.ORFit(orfit.Linear(5), **settings)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_how_it_is_doing(way, rng):
+    X = rng.standard_normal((2000, 40)) / np.arange(1, 41)
+    y = X @ rng.standard_normal(40) + 0.1 * rng.standard_normal(2000)
+    whole = orfit.ORFit(orfit.Linear(40), 40, noise=0.01, rows=way)
+    assert "Too early" in whole.health().advice
+    updates = whole.learn_each(X, y)
+    health = whole.health()
+    assert health.surprise == pytest.approx(updates.variance[-1000:].mean() / 0.01, rel=0.1)
+    assert health.dropped == 0
+    assert health.innovation == pytest.approx(1, abs=0.4)
+    assert abs(health.correlation) < 0.3
+    assert health.advice == "Residuals are what was expected of them, and look like noise."
+    assert "S/R" in str(health)
+    few = orfit.ORFit(orfit.Linear(40), 2, noise=0.01, rows=way)
+    few.learn_each(X, y)
+    assert few.health().dropped > 10
+    assert "more than 2 directions" in few.health().advice
+    whole.learn_each(X[:100], -y[:100])
+    assert whole.health().innovation > 2
+    assert "moves" in whole.health().advice
+
+
+def test_residuals_that_are_correlated_are_told(rng):
+    X, error = rng.standard_normal((2000, 5)), np.zeros(2000)
+    for i in range(1, 2000):
+        error[i] = 0.9 * error[i - 1] + rng.standard_normal()
+    learner = orfit.ORFit(orfit.Linear(5), noise=1.0)
+    learner.learn_each(X, X.sum(1) + error)
+    assert learner.health().correlation > 0.5
+    assert "correlated" in learner.health().advice
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_w_that_explodes_without_noise_is_told_once(each, rng):
+    """Nearly collinear rows of noisy labels, as most streams of raw measurements are."""
+    X = 1 + 1e-6 * rng.standard_normal((300, 6))
+    y = 1 + 0.1 * rng.standard_normal(300)
+    learner = orfit.ORFit(orfit.Linear(6), 3)
+    with pytest.warns(orfit.InterpolationWarning, match='noise="auto"') as told:
+        if each:
+            learner.learn_each(X, y)
+            learner.learn_each(X, y)
+        else:
+            for x, label in zip(X, y, strict=True):
+                learner.learn(x, label)
+    assert len(told) == 1
+    calm = orfit.ORFit(orfit.Linear(6), 3, noise="auto")
+    calm.learn_each(X, y)
+    assert np.abs(calm.w).max() < 10

@@ -5,7 +5,7 @@ from orfit.learners.ekf import EKF
 from orfit.learners.greedy import Greedy
 from orfit.learners.load import load
 from orfit.learners.ogd import OGD
-from orfit.learners.orfit import OneStepSGD, ORFit, SaturationWarning
+from orfit.learners.orfit import InterpolationWarning, OneStepSGD, ORFit, SaturationWarning
 from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.sgd import SGD
 from orfit.learners.update import Update, Updates
@@ -18,6 +18,7 @@ __all__ = [
     "RLS",
     "SGD",
     "Greedy",
+    "InterpolationWarning",
     "Learner",
     "ORFit",
     "OneStepSGD",

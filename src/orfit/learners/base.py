@@ -85,7 +85,9 @@ class Learner(ABC):
         """Learn one datapoint: x (d,), y a number or (c,)."""
         X = self._inputs("x", x)[None]
         self._check_inputs("x", X, one=True)
-        return self._learn_one(X, self._labels("y", y, X, one=True))
+        update = self._learn_one(X, self._labels("y", y, X, one=True))
+        self._watch(update)
+        return update
 
     def learn_batch(self, X: object, Y: object) -> Update:
         """Learn many datapoints at once, as one block: X (n, d), Y (n,) or (n, c).
@@ -95,11 +97,15 @@ class Learner(ABC):
         inputs, labels = self._many(X, Y)
         if not len(inputs):
             return Update(labels, labels, 0.0, 0.0, labels, self.memory.rank if self.memory else 0)
-        return self._learn_block(inputs, labels)
+        update = self._learn_block(inputs, labels)
+        self._watch(update)
+        return update
 
     def learn_each(self, X: object, Y: object) -> Updates:
         """Learn many datapoints one after another: what a loop of `learn` gives."""
-        return self._learn_rows(*self._many(X, Y))
+        updates = self._learn_rows(*self._many(X, Y))
+        self._watch(updates)
+        return updates
 
     def predict(self, X: object, std: bool | str = False) -> Any:
         """f(x; w) for one datapoint, x (d,), or for many, X (n, d). Changes nothing.
@@ -201,6 +207,9 @@ class Learner(ABC):
             # NumPy models take w0's dtype; a network has its own.
             start = w if isinstance(start, np.ndarray) else tall.convert(start, w)
         return tall.copy(start)  # the caller's array stays his
+
+    def _watch(self, told: Update | Updates) -> None:  # noqa: B027
+        """Look at what came of learning, to warn where a user would want to know."""
 
     def _learn_block(self, X: Array, Y: Array) -> Update:
         update = self._learn(X, Y)

@@ -57,10 +57,9 @@ class EKF(OneStep):
         self._heads = whole.heads
         self._dynamics = Dynamics(dynamics, control, whole.size)
         self._advanced = False  # whether time has made its step since the last block
-        self._matrix: Array | None = None  # R, where it is one
         number = self._number(noise)
+        self._matrix = None if np.ndim(noise) == 0 else _read_only(noise)  # R, where it is one
         super().__init__(model, Dense(prior), w0, number, 1.0, rows, drift=drift)
-        self._matrix = None if np.ndim(noise) == 0 else _read_only(noise)
 
     def _number(self, noise: Any) -> float:
         """R, checked, where it is a number; a matrix is learned in units of itself."""
@@ -176,7 +175,8 @@ class EKF(OneStep):
         residual = np.where(measured, residual, np.nan)
         columns = self._measured_columns(measured)
         if not columns.any():
-            return Update(F, residual, 0.0, 0.0, residual, self.memory.rank)
+            nothing = np.full(self.per_gradient(residual), np.nan)
+            return Update(F, residual, 0.0, 0.0, residual, self.memory.rank, nothing)
         left, wanted = residual.copy(), self.tiled(residual)[columns]
         if not columns.all():
             G = tall.copy(G[:, columns])

@@ -10,6 +10,7 @@ from orfit import door, tall
 from orfit.door import Array
 from orfit.learners.base import Learner
 from orfit.learners.guesses import Guesses
+from orfit.learners.health import Health
 from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
@@ -81,9 +82,10 @@ class OneStep(Learner):
 
     @noise.setter
     def noise(self, noise: object) -> None:
-        if len(self.guesses) > 1 or isinstance(noise, str):
+        if len(self.guesses) > 1 or (isinstance(noise, str) and noise == "auto"):
             raise ValueError('noise="auto" and a number are two learners: make another one')
-        self._change(_noises=np.array([self._checked_noise(noise)]))
+        number = self._checked_noise(door.nonnegative("noise", noise))
+        self._change(_noises=np.array([number]))
 
     @property
     def _noises(self) -> Array:
@@ -148,6 +150,22 @@ class OneStep(Learner):
         """
         scale = self.guesses.scale
         return float(scale[0]) if self.model.heads is None else scale.copy()
+
+    def health(self) -> Health:
+        """How it is doing: is m enough, does the system move, are residuals noise?"""
+        surprise, innovation, correlation = self.guesses.lately()
+        R = float(np.mean(np.diag(self.noise))) if np.ndim(self.noise) == 2 else float(self.noise)
+        return Health(
+            surprise if R > 0 else np.nan,
+            self.memory.dropped_per_row / R if R > 0 else np.nan,
+            innovation,
+            correlation,
+            R,
+            float(np.mean(self.scale)),
+            self.memory.rank,
+            self.memory.most,
+            self.seen,
+        )
 
     @property
     def _mine(self) -> slice:  # type: ignore[override]

@@ -11,15 +11,20 @@ from orfit.door import Array
 from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
 from orfit.learners.step import check_step
-from orfit.learners.update import Update
+from orfit.learners.update import Update, Updates
 from orfit.memory import Memory, Nothing, Principal, Unlimited
 from orfit.models import Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
+EXPLODED = 1e3  # times the largest label, beyond which a step follows noise
 
 
 class SaturationWarning(UserWarning):
     """The memory spans every parameter: without noise nothing more can be fitted."""
+
+
+class InterpolationWarning(UserWarning):
+    """Without noise, w takes steps far larger than any label explains: it follows noise."""
 
 
 class ORFit(OneStep):
@@ -74,6 +79,7 @@ class ORFit(OneStep):
             drift,
         )
         self._full = self.memory.rank >= model.size  # and so has said that it is
+        self._exploded, self._largest = False, 0.0  # so has w, and the largest label seen
 
     def _checked_noise(self, noise: object) -> Any:
         checked = super()._checked_noise(noise)
@@ -102,6 +108,26 @@ class ORFit(OneStep):
                 stacklevel=_outside(),
             )
         self._full = full
+
+    def _watch(self, told: Update | Updates) -> None:
+        if self.noise > 0 or self._exploded or not np.size(told.prediction):
+            return
+        rows = len(told) if isinstance(told, Updates) else 1
+        self._largest = max(self._largest, float(np.abs(told.prediction + told.residual).max()))
+        residual = np.abs(told.residual).reshape(rows, -1).max(axis=1)
+        # A step of this length changes the prediction for an equally long gradient along it by
+        # residual / novelty: where labels agree with each other, by no more than there are labels.
+        new = np.atleast_1d(told.novelty) > 0
+        change = (residual[new] / np.atleast_1d(told.novelty)[new]).max(initial=0.0)
+        self._exploded = bool(change > EXPLODED * self._largest > 0)
+        if self._exploded:
+            warnings.warn(
+                f"a step could change predictions by {change / self._largest:.0e} times the "
+                "largest label: with noise=0 each datapoint is fitted whole, and noisy ones "
+                'contradict each other. noise="auto" finds how much noise there is.',
+                InterpolationWarning,
+                stacklevel=_outside(),
+            )
 
     def _learn(self, X: Array, Y: Array) -> Update:
         if self.steps == 1 or self.model.linear:

@@ -122,6 +122,16 @@ class Memory(ABC):
         """The energy (squared length) of gradients that was dropped, faded as the rest is."""
         return 0.0
 
+    @property
+    def most(self) -> int | None:
+        """How many directions may be held; None: as many as come."""
+        return None
+
+    @property
+    def dropped_per_row(self) -> float:
+        """The energy that was dropped, over the gradients it was dropped of."""
+        return 0.0
+
     def settings(self) -> dict[str, Any]:
         """The arguments to make this memory again, as plain values."""
         return {}

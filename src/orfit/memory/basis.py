@@ -172,6 +172,14 @@ class Basis(Memory):
         return self._lost
 
     @property
+    def most(self) -> int | None:
+        return None if self.m is None else int(self.m)
+
+    @property
+    def dropped_per_row(self) -> float:
+        return max(0.0, self._lost) / self.tail.rows if self.tail.rows > 0 else 0.0
+
+    @property
     def U(self) -> Any:
         """The remembered directions, p×k orthonormal, in the order of `sigma`."""
         if self._frame is None:

@@ -1,0 +1,81 @@
+"""How a learner is doing, from what it keeps anyway: no data are needed."""
+
+import math
+from dataclasses import dataclass
+
+ENOUGH = 50  # gradients, before which nothing can be told
+UNCERTAIN = 1.5  # S/R above which predictions are uncertain beside the noise
+MATTERS = 1.0  # times the noise, above which what was dropped may matter
+CHANGED = 2.0  # times what residuals were, above which the system has changed
+CORRELATED = 0.3  # neighbouring residuals
+
+
+@dataclass(frozen=True)
+class Health:
+    """Numbers to watch, and what they say.
+
+    surprise: S/R, the recent mean of (gᵀPg + R) / R. Near 1 what is left of a residual is noise;
+        well above it predictions are still uncertain. NaN without noise.
+    dropped: the energy per row that was dropped, beside R: by how much S/R would be larger if
+        nothing were known of dropped directions. Below 1 a larger memory cannot help; above it, it
+        may: the tail knows those directions on average, not one by one. (`novelty` does not tell:
+        a part of a gradient may be short, and matter beside a small noise.) NaN without noise.
+    innovation: the mean of residual² lately, beside what was expected by all that came before. 1
+        where the system stands still; well above 1 where it has moved.
+    correlation: of neighbouring residuals, lately. Near 0 where they are noise; otherwise something
+        is there to be learned, such as a lag that the features lack.
+    noise, scale: R as it is used; scale R is the variance of the noise in y.
+    rank, most: how many directions are held, and may be (None: as many as come).
+    seen: datapoints learned.
+    """
+
+    surprise: float
+    dropped: float
+    innovation: float
+    correlation: float
+    noise: float
+    scale: float
+    rank: int
+    most: int | None
+    seen: int
+
+    @property
+    def advice(self) -> str:
+        """What the numbers say, in a sentence or two."""
+        if math.isnan(self.innovation) or self.seen < ENOUGH:
+            return f"Too early to tell: {self.seen} rows."
+        said = []
+        if self.innovation > CHANGED:
+            said.append(
+                f"Residuals² are lately {self.innovation:.1f} times what they were: the system "
+                "moves; try forgetting below 1, or drift."
+            )
+        if self.surprise > UNCERTAIN:
+            said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain; more rows help.")
+        if self.dropped > MATTERS:
+            said.append(
+                f"What is dropped of a row is {self.dropped:.1f} times the noise: a memory of more "
+                f"than {self.most} directions may help."
+            )
+        if abs(self.correlation) > CORRELATED:
+            said.append(
+                f"Neighbouring residuals are correlated ({self.correlation:+.2f}): there is "
+                "something left to learn; the features may lack a lag, or the system moves."
+            )
+        if self.noise == 0 and self.rank == self.most:
+            said.append('With noise=0 each row is fitted whole: on noisy data take noise="auto".')
+        return " ".join(said) or "Residuals are what was expected of them, and look like noise."
+
+    def __str__(self) -> str:
+        """A small table, and the advice."""
+        of = "" if self.most is None else f" of {self.most}"
+        rows = [
+            ("S/R", f"{self.surprise:.3g}", "1: predictions are as sure as noise lets them be"),
+            ("dropped", f"{self.dropped:.3g}", "below 1: a larger memory would not help"),
+            ("innovation", f"{self.innovation:.3g}", "1: residuals are as large as expected"),
+            ("correlation", f"{self.correlation:+.2f}", "0: residuals are white"),
+            ("noise", f"{self.noise:.3g}", f"× scale {self.scale:.3g}: the variance of y's noise"),
+            ("rank", f"{self.rank}{of}", f"after {self.seen} rows"),
+        ]
+        lines = [f"{name:<12}{value:>10}   {meaning}" for name, value, meaning in rows]
+        return "\n".join([*lines, self.advice])

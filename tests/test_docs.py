@@ -24,8 +24,9 @@ def test_the_guide_says_what_it_prints(tmp_path, monkeypatch, capsys):
     for block in BLOCK.findall(page):
         exec(block, scope)
     printed = capsys.readouterr().out
-    claims = re.findall(r"^# ((?:white:|decaying:|blocks of) .*)$", page, re.MULTILINE)
-    assert len(claims) == 5
+    begins = "white:|decaying:|blocks of|95 %|S/R|dropped|Residuals"
+    claims = re.findall(rf"^# ((?:{begins}) .*)$", page, re.MULTILINE)
+    assert len(claims) == 9
     for claim in claims:
         assert claim in printed
 

@@ -11,7 +11,7 @@ import orfit
 # What the paper shows first, then what goes beyond it; and the demo's comparison.
 PAPER = ("limited", "full", "memory", "rls")
 NETWORKS = ("deep", "classes", "permuted")  # these need torch
-NAMES = (*PAPER, "digits", *NETWORKS)
+NAMES = (*PAPER, "tail", "duffing", "digits", *NETWORKS)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -6,13 +6,27 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from orfit.experiments import classes, deep, digits, full, limited, memory, permuted, report, rls
+from orfit.experiments import (
+    classes,
+    deep,
+    digits,
+    duffing,
+    full,
+    limited,
+    memory,
+    permuted,
+    report,
+    rls,
+    tail,
+)
 
 EXPERIMENTS: dict[str, ModuleType] = {
     "limited": limited,
     "full": full,
     "memory": memory,
     "rls": rls,
+    "tail": tail,
+    "duffing": duffing,
     "digits": digits,
     "deep": deep,
     "classes": classes,

@@ -184,7 +184,7 @@ class EKF(OneStep):
         expected = self._expected(G, noise)
         length, novelty, unfitted = self._fit(G, wanted, noise)
         self.tiled(left)[columns] = unfitted
-        self.guesses.take(len(Y), wanted, wanted / np.sqrt(expected), expected)
+        self.guesses.take(len(Y), wanted, expected)
         variance = np.full(len(columns), np.nan)
         variance[columns] = expected[:, 0]
         shape = self.per_gradient(residual)

@@ -22,7 +22,7 @@ GRID = range(-6, 2)
 RECENCY = 3.0  # the mean weighs row i of n by about (i/n)^(RECENCY − 1)
 WINDOW = 1000  # rows: never longer than that, so that a stream may change
 LATELY = 100  # rows, of what is compared with all that
-BETTER = 1e-3  # by as much, relatively, another guess must be better
+AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
 INTERVAL = 32  # rows between decisions, but for the first, at 1, 2, 4, ...
 
@@ -52,7 +52,8 @@ class Guesses:
         self.spread = np.zeros((4, count, columns))  # mean u²; lately; and u u' of neighbours, u
         self.excess = np.zeros(count)  # mean (gᵀPg + R) / R
         self._known = 0  # gradients that tell a scale
-        self._waiting: list[tuple[Array, Array, Array]] = []
+        self._waiting: list[tuple[Array, Array, Array | None]] = []
+        self._gradients_waiting = 0
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -99,36 +100,36 @@ class Guesses:
             return (1 << int(self.rows).bit_length()) - self.rows
         return INTERVAL - self.rows % INTERVAL
 
-    def take(self, rows: int, residual: Array, whitened: Array, variance: Array) -> None:
+    def take(
+        self, rows: int, residual: Array, variance: Array, whitened: Array | None = None
+    ) -> None:
         """See what the guesses made of so many rows.
 
-        residual, whitened: one line for each gradient, one column for each of w. variance: one for
-        each guess; where it is zero, nothing is expected, and nothing learned of the scale.
+        residual: one line for each gradient, one column for each of w. variance: one for each
+        guess; where it is zero, nothing is expected, and nothing learned of the scale. whitened:
+        u, where gradients came together, and each tells something of those behind it.
         """
         decide = rows >= self.until_decision
         self.rows += rows
         self._settled = not self.grid or self.unit is not None  # now that it was learned
-        self._waiting.append((residual, whitened, variance))
-        if decide or self._rows_waiting >= INTERVAL:
+        self._waiting.append((residual, variance, whitened))
+        self._gradients_waiting += len(residual)
+        if decide or self._gradients_waiting >= INTERVAL:
             self._count()
         if decide:
-            best = int(np.argmin(self.error))
-            if self.error[best] < (1 - BETTER) * self.error[self.chosen]:
-                self.chosen = best
-
-    @property
-    def _rows_waiting(self) -> int:
-        return sum(len(residual) for residual, _, _ in self._waiting)
+            # Of those that are as good as the best, the calmest: the most noise.
+            good = np.flatnonzero(self.error <= (1 + AS_GOOD) * self.error.min())
+            self.chosen = int(good[np.argmax(self.noises[good])])
 
     def _count(self) -> None:
         self.error, self.excess, self.spread, self._known = self._counted()
-        self._waiting = []
+        self._waiting, self._gradients_waiting = [], 0
 
     def _counted(self) -> tuple[Array, Array, Array, int]:
         """What `error`, `excess` and `spread` are with the rows that wait."""
         if not self._waiting:
             return self.error, self.excess, self.spread, self._known
-        residual, whitened, variance = map(np.concatenate, zip(*self._waiting, strict=True))
+        residual, variance, whitened = self._everything_waiting()
         shape = (len(residual), len(self), self.columns)
         weights, old = _weights(max(0, self.rows - len(residual)), np.ones(len(residual)))
         with np.errstate(over="ignore"):
@@ -151,6 +152,19 @@ class Guesses:
         spread[2] = old * self.spread[2] + np.tensordot(weights, u * before, 1)
         spread[3] = u[-1]
         return error, excess, spread, known
+
+    def _everything_waiting(self) -> tuple[Array, Array, Array]:
+        """Residuals, variances and u."""
+        wide = len(self) * self.columns
+        residual = np.concatenate([np.empty((0, wide)), *(r for r, _, _ in self._waiting)])
+        variance = np.concatenate([np.empty((0, len(self))), *(S for _, S, _ in self._waiting)])
+        expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
+        whitened, start = residual / np.sqrt(expected), 0
+        for r, _, u in self._waiting:
+            if u is not None:
+                whitened[start : start + len(r)] = u
+            start += len(r)
+        return residual, variance, whitened
 
     @property
     def scale(self) -> Array:
@@ -179,13 +193,9 @@ class Guesses:
         return noise | {"tail": "auto" if self.tails.any() else False}
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        names = ("residual", "whitened", "variance")
-        waiting = zip(*self._waiting, strict=True) if self._waiting else ([], [], [])
-        widths = (len(self) * self.columns, len(self) * self.columns, len(self))
-        arrays = {
-            f"guesses.{name}": np.concatenate([np.empty((0, width)), *parts])
-            for name, width, parts in zip(names, widths, waiting, strict=True)
-        }
+        names = ("residual", "variance", "whitened")
+        waiting = self._everything_waiting()
+        arrays = {f"guesses.{name}": made for name, made in zip(names, waiting, strict=True)}
         arrays |= {"guesses.error": self.error, "guesses.excess": self.excess}
         arrays["guesses.spread"] = self.spread
         unit = self.unit if self._settled else None
@@ -194,12 +204,13 @@ class Guesses:
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         count, width = len(self), len(self) * self.columns
-        shapes = {"residual": width, "whitened": width, "variance": count}
-        residual, whitened, variance = (
+        shapes = {"residual": width, "variance": count, "whitened": width}
+        residual, variance, whitened = (
             taken(arrays, f"guesses.{name}", np.float64, None, wide)
             for name, wide in shapes.items()
         )
-        self._waiting = [(residual, whitened, variance)] if len(residual) else []
+        self._waiting = [(residual, variance, whitened)] if len(residual) else []
+        self._gradients_waiting = len(residual)
         self.error = taken(arrays, "guesses.error", np.float64, count)
         self.excess = taken(arrays, "guesses.excess", np.float64, count)
         self.spread = taken(arrays, "guesses.spread", np.float64, 4, count, self.columns)

@@ -240,7 +240,7 @@ class OneStep(Learner):
             F, residual = (A[:, self._mine].reshape(offset.shape) for A in (predictions, wanted))
         came = step(self.memory, past, wanted, self.guesses, self.most)
         variance = came.variance[:, self.guesses.chosen].reshape(self.per_gradient(residual))
-        self.guesses.take(len(X), wanted, came.whitened, came.variance)
+        self.guesses.take(len(X), wanted, came.variance, came.whitened)
         left = came.left.reshape(residual.shape)
         return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
 

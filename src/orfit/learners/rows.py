@@ -145,7 +145,7 @@ def each_on(
         variance = came.variance[:, guesses.chosen]
         row = [came.length, past.novelty, memory.rank, *variance]
         records.append([*row, *prediction.ravel(), *came.left.ravel()])
-        guesses.take(1, residual, came.whitened, came.variance)
+        guesses.take(1, residual, came.variance, came.whitened)
     return np.array(records), None
 
 
@@ -174,17 +174,14 @@ def _seen_by_guesses(guesses: "Guesses", records: Array, F: Array, wanted: Array
     """Let the guesses take what `kernels.walk` recorded; what the chosen one has of it, and F."""
     count, width, chosen, mine = len(guesses), wanted.shape[1], guesses.chosen, guesses.mine
     variance, along_w = records[:, 3 : 3 + count], records[:, 3 + count : 3 + count + width]
-    if count > 1:
-        parts = [records[:, :3], variance[:, [chosen]], (F + along_w)[:, mine]]
-        kept = np.hstack([*parts, records[:, 3 + count + width :]])
-    if len(records):
-        residual = wanted - along_w
-        expected = np.repeat(np.where(variance > 0, variance, np.inf), guesses.columns, axis=1)
-        guesses.take(len(records), residual, residual / np.sqrt(expected), variance)
+    if not len(records):
+        return records[:, : 4 + 2 * guesses.columns]
+    guesses.take(len(records), wanted - along_w, variance.copy())
     if count == 1:
-        kept = records
         along_w += F
-    return kept
+        return records
+    parts = [records[:, :3], variance[:, [chosen]], (F + along_w)[:, mine]]
+    return np.hstack([*parts, records[:, 3 + count + width :]])
 
 
 @dataclass(frozen=True)

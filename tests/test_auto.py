@@ -1,9 +1,13 @@
 """Noise and tail that choose themselves."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
 import orfit
+from orfit.learners.guesses import Guesses
 
 WAYS = ["plain", "compiled", "coordinates"]
 
@@ -93,8 +97,9 @@ def test_saved_in_the_middle_it_goes_on_bit_by_bit(way, rng, tmp_path):
 def test_a_refused_first_row_does_not_say_in_what_unit_to_guess(rng):
     X, y = stream("white", rng, 50, 5)
     tried, untried = (orfit.ORFit(orfit.Linear(5), 2, noise="auto") for _ in range(2))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="overflow"):
         tried.learn(np.full(5, 1e-200), 1e308)
+    assert tried.noise == untried.noise
     for learner in (tried, untried):
         learner.learn(np.zeros(5), 1.0)
         learner.learn_each(X, y)
@@ -120,3 +125,48 @@ def test_only_models_whose_gradients_stand_still_can_be_compared():
 
     with pytest.raises(ValueError, match="linear in w"):
         orfit.ORFit(Cubic(), noise="auto")
+
+
+def test_a_huge_row_spoils_neither_file_nor_health(rng, tmp_path):
+    for settings in ({"noise": 0.1}, {"noise": "auto"}, {}):
+        learner = orfit.ORFit(orfit.Linear(3), 2, **settings)
+        learner.learn(np.full(3, 1e160), 1.0)
+        learner.save(tmp_path / "early")
+        orfit.load(tmp_path / "early")
+        for _ in range(100):
+            learner.learn(rng.standard_normal(3), 1.0)
+        learner.save(tmp_path / "late")
+        orfit.load(tmp_path / "late")
+        assert learner.noise == 0 or np.isfinite(learner.health().surprise)
+
+
+def test_a_copy_learns_rows_in_the_same_way(rng):
+    for rows in WAYS:
+        learner = orfit.ORFit(orfit.Linear(6), 3, noise=0.1, rows=rows)
+        for made in (copy.deepcopy(learner), pickle.loads(pickle.dumps(learner))):
+            assert made.way(300) == learner.way(300)
+            made.noise = 0.2
+            assert made.noise == 0.2
+
+
+def test_zero_rows_before_the_first_tell_nothing(rng):
+    X, y = np.zeros((4, 6)), np.array([1.0, 1, 1, 5])
+    X[3] = 1e3 * np.arange(1, 7)
+    made = []
+    for rows in WAYS:
+        learner = orfit.ORFit(orfit.Linear(6), 3, noise="auto", rows=rows)
+        learner.learn_each(X, y)
+        made.append((learner.noise, learner.scale, learner.health().surprise))
+    assert made[0] == pytest.approx(made[1]) == pytest.approx(made[2])
+    assert made[0][2] >= 1
+
+
+def test_what_is_learned_of_several_outputs_is_not_forgotten_at_once():
+    single, several = Guesses(0.1, True, 1), Guesses(0.1, True, 1)
+    for residual in [100.0] * 40 + [0.0] * 40:
+        single.take(1, np.full((1, 1), residual), np.ones((1, 1)))
+    for residual in [100.0] * 5 + [0.0] * 5:
+        several.take(1, np.full((8, 1), residual), np.ones((8, 1)))
+    single._count()
+    several._count()
+    assert several.error[0] == pytest.approx(single.error[0])

@@ -84,6 +84,7 @@ def test_streams_with_every_share_of_news(rows, seed, m, p, digits):
     )
 
 
+@pytest.mark.filterwarnings("ignore::orfit.InterpolationWarning")  # so it should, of such rows
 @every_way
 @given(seeds, st.floats(10, 12.5))
 def test_news_of_hardly_any_digits(rows, seed, digits):

@@ -209,7 +209,7 @@ def test_residuals_that_are_correlated_are_told(rng):
 @pytest.mark.parametrize("each", [True, False])
 def test_w_that_explodes_without_noise_is_told_once(each, rng):
     """Nearly collinear rows of noisy labels, as most streams of raw measurements are."""
-    X = 1 + 1e-6 * rng.standard_normal((300, 6))
+    X = 1 + 1e-8 * rng.standard_normal((300, 6))
     y = 1 + 0.1 * rng.standard_normal(300)
     learner = orfit.ORFit(orfit.Linear(6), 3)
     blocks = np.array_split(np.arange(300), 2 if each else 300)

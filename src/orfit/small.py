@@ -262,7 +262,8 @@ def innovations(B: Array, noise: float, residual: Array, z: Array) -> tuple[Arra
         expected[news] = True
         return u, np.where(expected, variance, 0.0)
     if len(residual) == 1:
-        return residual / np.sqrt(variance), variance
+        with np.errstate(over="ignore"):
+            return residual / np.sqrt(variance), variance
     S = product(B.T, B)
     S[range(len(S)), range(len(S))] += noise
     L, info = lapack.dpotrf(S, lower=1)

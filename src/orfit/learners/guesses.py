@@ -53,7 +53,7 @@ class Guesses:
         self.excess = np.zeros(count)  # mean (gᵀPg + R) / R
         self._known = 0  # gradients that tell a scale
         self._waiting: list[tuple[Array, Array, Array | None]] = []
-        self._gradients_waiting = 0
+        self._gradients_waiting = self._gradients = 0  # the latter: counted in `error`
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -61,6 +61,8 @@ class Guesses:
     @property
     def noise(self) -> float:
         """R of the chosen one."""
+        if not self._settled:  # a row that was refused may have been measured
+            return float(f"1e{GRID[self.chosen % len(GRID)]}")
         return float(self.noises[self.chosen])
 
     @property
@@ -96,6 +98,8 @@ class Guesses:
         """After so many rows another guess may be chosen."""
         if len(self) == 1:
             return 1 << 30
+        if not self._settled:  # whoever comes first says in what unit to guess
+            return 1
         if self.rows < INTERVAL:
             return (1 << int(self.rows).bit_length()) - self.rows
         return INTERVAL - self.rows % INTERVAL
@@ -112,6 +116,8 @@ class Guesses:
         decide = rows >= self.until_decision
         self.rows += rows
         self._settled = not self.grid or self.unit is not None  # now that it was learned
+        if not self._settled:  # there were nothing but zeros
+            return
         self._waiting.append((residual, variance, whitened))
         self._gradients_waiting += len(residual)
         if decide or self._gradients_waiting >= INTERVAL:
@@ -121,7 +127,13 @@ class Guesses:
             good = np.flatnonzero(self.error <= (1 + AS_GOOD) * self.error.min())
             self.chosen = int(good[np.argmax(self.noises[good])])
 
+    def set_noise(self, noises: Array) -> None:
+        """Take R to be another from now on."""
+        self._count()
+        self.noises = noises
+
     def _count(self) -> None:
+        self._gradients += self._gradients_waiting
         self.error, self.excess, self.spread, self._known = self._counted()
         self._waiting, self._gradients_waiting = [], 0
 
@@ -131,11 +143,8 @@ class Guesses:
             return self.error, self.excess, self.spread, self._known
         residual, variance, whitened = self._everything_waiting()
         shape = (len(residual), len(self), self.columns)
-        weights, old = _weights(max(0, self.rows - len(residual)), np.ones(len(residual)))
-        with np.errstate(over="ignore"):
-            squares = np.minimum((residual.reshape(shape) ** 2).sum(axis=2), MOST)
-            whitened = np.clip(whitened, -math.sqrt(MOST), math.sqrt(MOST))
-        error = old * self.error + weights @ squares
+        weights, old = _weights(self._gradients, np.ones(len(residual)))
+        error = old * self.error + weights @ (residual.reshape(shape) ** 2).sum(axis=2)
         told = (variance > 0).all(axis=1)
         u = whitened.reshape(shape)[told]
         if not len(u):
@@ -143,7 +152,8 @@ class Guesses:
         known = self._known + len(u)
         weights, old = _weights(self._known, np.ones(len(u)))
         noises = np.where(self.noises > 0, self.noises, 1.0)
-        excess = old * self.excess + weights @ (variance[told] / noises)
+        with np.errstate(over="ignore"):
+            excess = old * self.excess + weights @ np.minimum(variance[told] / noises, MOST)
         before = np.concatenate([self.spread[3][None], u[:-1]])
         spread = np.empty_like(self.spread)
         spread[0] = old * self.spread[0] + np.tensordot(weights, u * u, 1)
@@ -159,12 +169,15 @@ class Guesses:
         residual = np.concatenate([np.empty((0, wide)), *(r for r, _, _ in self._waiting)])
         variance = np.concatenate([np.empty((0, len(self))), *(S for _, S, _ in self._waiting)])
         expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
-        whitened, start = residual / np.sqrt(expected), 0
+        with np.errstate(over="ignore"):
+            whitened, start = residual / np.sqrt(expected), 0
         for r, _, u in self._waiting:
             if u is not None:
                 whitened[start : start + len(r)] = u
             start += len(r)
-        return residual, variance, whitened
+        most = math.sqrt(MOST) / 1e10  # of which many squares can be added up
+        residual, whitened = np.clip(residual, -most, most), np.clip(whitened, -most, most)
+        return residual, np.minimum(variance, MOST), whitened
 
     @property
     def scale(self) -> Array:
@@ -200,6 +213,7 @@ class Guesses:
         arrays["guesses.spread"] = self.spread
         unit = self.unit if self._settled else None
         values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
+        values["gradients"] = self._gradients
         return arrays, values
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
@@ -219,6 +233,7 @@ class Guesses:
             self._measured(int(self.unit))
             self._settled = True
         self.rows, self._known = int(values["rows"]), int(values["known"])
+        self._gradients = int(values["gradients"])
 
 
 def _weights(before: int, counts: Array, window: int = WINDOW) -> tuple[Array, float]:

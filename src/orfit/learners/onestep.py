@@ -93,7 +93,7 @@ class OneStep(Learner):
 
     @_noises.setter
     def _noises(self, noises: Array) -> None:
-        self.guesses.noises = noises
+        self.guesses.set_noise(noises)
 
     @property
     def forgetting(self) -> float:

@@ -16,7 +16,7 @@ from orfit.memory import Memory, Nothing, Principal, Unlimited
 from orfit.models import Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
-EXPLODED = 1e3  # times the largest label, beyond which a step follows noise
+EXPLODED = 1e6  # times the largest label, beyond which a step follows noise
 
 
 class SaturationWarning(UserWarning):

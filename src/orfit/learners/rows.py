@@ -42,6 +42,9 @@ class Plain:
 
     name = "plain"
 
+    def __reduce__(self) -> str:
+        return "PLAIN"  # a copy of a learner, and one from a pickle, have this very one
+
     def obstacle(self, learner: "OneStep") -> str | None:
         return None
 
@@ -53,6 +56,9 @@ class Compiled:
     """The same, compiled (`kernels.walk`), where a row has one gradient."""
 
     name = "compiled"
+
+    def __reduce__(self) -> str:
+        return "COMPILED"  # a copy of a learner, and one from a pickle, have this very one
 
     def obstacle(self, learner: "OneStep") -> str | None:
         memory = learner.memory
@@ -91,6 +97,9 @@ class Coordinates:
     """
 
     name = "coordinates"
+
+    def __reduce__(self) -> str:
+        return "COORDINATES"  # a copy of a learner, and one from a pickle, have this very one
 
     def obstacle(self, learner: "OneStep") -> str | None:
         if not learner.model.linear:

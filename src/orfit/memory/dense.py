@@ -167,7 +167,8 @@ class Dense(Carried, Memory):
         self.L, self._w, self.reach, self.width, self._blur = snapshot
 
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
-        return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
+        with np.errstate(over="ignore"):
+            return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
 
     def fold(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
         if move is not None:

@@ -65,7 +65,8 @@ class Triangle:
 
     def shrunk(self, share: Callable[[Array], Array]) -> "Triangle":
         sigma, V = self.axes()
-        sigma = sigma * np.sqrt(share(sigma * sigma))
+        with np.errstate(over="ignore"):
+            sigma = sigma * np.sqrt(share(sigma * sigma))
         return Triangle({0.0: small.triangle(sigma[:, None] * V.T)})
 
     def damped(self, C: Array, noise: float, floor: float) -> Array:
@@ -127,7 +128,8 @@ class Axes:
         return self if forgetting == 1 else Axes(self.sigma * np.sqrt(forgetting))
 
     def shrunk(self, share: Callable[[Array], Array]) -> "Axes":
-        return Axes(self.sigma * np.sqrt(share(self.sigma * self.sigma)))
+        with np.errstate(over="ignore"):  # of an energy that is no number, nothing is left
+            return Axes(self.sigma * np.sqrt(share(self.sigma * self.sigma)))
 
     def damped(self, C: Array, noise: float, floor: float) -> Array:
         # sigma² may be no number where sigma is.

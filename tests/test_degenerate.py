@@ -138,6 +138,7 @@ def test_saturation_is_said_once(rows, memory, rng):
     assert (updates.step[6:] == 0).all()
 
 
+@pytest.mark.filterwarnings("ignore::orfit.InterpolationWarning")  # labels contradict each other
 @every_way
 @given(seeds, st.integers(1, 3), st.sampled_from([0.0, 1e-12, 1e-3, 1.0]))
 def test_nearly_dependent_rows(rows, seed, digits, noise):

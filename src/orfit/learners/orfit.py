@@ -16,7 +16,8 @@ from orfit.memory import Memory, Nothing, Principal, Unlimited
 from orfit.models import Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
-EXPLODED = 1e6  # times the largest label, beyond which a step follows noise
+SPANNED = 1e-6  # the novelty of a row that has hardly anything new
+CONTRADICTED = 1e-3  # of the largest label: what then must not be left to fit
 
 
 class SaturationWarning(UserWarning):
@@ -24,7 +25,7 @@ class SaturationWarning(UserWarning):
 
 
 class InterpolationWarning(UserWarning):
-    """Without noise, w takes steps far larger than any label explains: it follows noise."""
+    """Without noise, w takes steps that only noise explains, and explodes."""
 
 
 class ORFit(OneStep):
@@ -115,16 +116,16 @@ class ORFit(OneStep):
         rows = len(told) if isinstance(told, Updates) else 1
         self._largest = max(self._largest, float(np.abs(told.prediction + told.residual).max()))
         residual = np.abs(told.residual).reshape(rows, -1).max(axis=1)
-        # A step of this length changes the prediction for an equally long gradient along it by
-        # residual / novelty: where labels agree with each other, by no more than there are labels.
-        new = np.atleast_1d(told.novelty) > 0
-        change = (residual[new] / np.atleast_1d(told.novelty)[new]).max(initial=0.0)
-        self._exploded = bool(change > EXPLODED * self._largest > 0)
+        # Hardly anything of such a row is new. Where labels agree with each other, hardly anything
+        # is left to fit, either; where they do not, w takes a step 1 / novelty times as long.
+        novelty = np.atleast_1d(told.novelty)
+        spanned = (novelty > 0) & (novelty < SPANNED)
+        self._exploded = bool((residual[spanned] > CONTRADICTED * self._largest).any())
         if self._exploded:
             warnings.warn(
-                f"a step could change predictions by {change / self._largest:.0e} times the "
-                "largest label: with noise=0 each datapoint is fitted whole, and noisy ones "
-                'contradict each other. noise="auto" finds how much noise there is.',
+                f"a row of which only {novelty[spanned].min():.0e} is new contradicts those before "
+                "it: with noise=0 each is fitted whole, and w explodes. "
+                'noise="auto" finds how much noise there is.',
                 InterpolationWarning,
                 stacklevel=_outside(),
             )

@@ -157,7 +157,8 @@ def test_zero_rows_before_the_first_tell_nothing(rng):
         learner = orfit.ORFit(orfit.Linear(6), 3, noise="auto", rows=rows)
         learner.learn_each(X, y)
         made.append((learner.noise, learner.scale, learner.health().surprise))
-    assert made[0] == pytest.approx(made[1]) == pytest.approx(made[2])
+    assert made[1] == pytest.approx(made[0])
+    assert made[2] == pytest.approx(made[0])
     assert made[0][2] >= 1
 
 

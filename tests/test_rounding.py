@@ -194,6 +194,7 @@ def test_what_lies_off_the_stream_stays_put(rng):
         assert np.linalg.norm(off) <= 0.05, (p, forgetting)
 
 
+@pytest.mark.filterwarnings("ignore::orfit.InterpolationWarning")
 def test_rounding_in_a_spanned_row_is_not_fitted(rng):
     """A long row, spanned by the past and contradicted, beside a short new one, in one block."""
     x, z = rng.standard_normal((2, 20))

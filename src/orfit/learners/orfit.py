@@ -111,7 +111,9 @@ class ORFit(OneStep):
         self._full = full
 
     def _watch(self, told: Update | Updates) -> None:
-        if self.noise > 0 or self._exploded or not np.size(told.prediction):
+        if self.noise > 0 or self._exploded or not self.model.linear:
+            return
+        if not np.size(told.prediction):
             return
         rows = len(told) if isinstance(told, Updates) else 1
         self._largest = max(self._largest, float(np.abs(told.prediction + told.residual).max()))

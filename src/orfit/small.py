@@ -204,11 +204,6 @@ def left_vectors(T: Array) -> tuple[Array, Array]:
     return W, s
 
 
-def column_lengths(A: Array) -> Array:
-    """The length of every column, also where squares overflow."""
-    return np.array([frobenius(column) for column in A.T])
-
-
 def pivots(T: Array) -> Array:
     """The column at which each row of a staircase starts."""
     return np.asarray(np.argmax(T != 0, axis=1))

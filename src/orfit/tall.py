@@ -24,7 +24,7 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg import blas
 
-from orfit import small
+from orfit import door, small
 from orfit.door import Array
 
 # What is left of a column after projecting is rounding, not direction, up to so many eps of what
@@ -186,7 +186,7 @@ def lengths(G: Any) -> Array:
 @functools.singledispatch
 def finite(A: Any) -> bool:
     """Whether no number of A is NaN or infinite."""
-    return bool(np.isfinite(A).all())
+    return door.finite(A)
 
 
 @functools.singledispatch

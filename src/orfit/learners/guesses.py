@@ -143,21 +143,21 @@ class Guesses:
             return self.error, self.excess, self.spread, self._known
         residual, variance, whitened = self._everything_waiting()
         shape = (len(residual), len(self), self.columns)
-        weights, old = _weights(self._gradients, np.ones(len(residual)))
+        weights, old = _weights(self._gradients, len(residual))
         error = old * self.error + weights @ (residual.reshape(shape) ** 2).sum(axis=2)
         told = (variance > 0).all(axis=1)
         u = whitened.reshape(shape)[told]
         if not len(u):
             return error, self.excess, self.spread, self._known
         known = self._known + len(u)
-        weights, old = _weights(self._known, np.ones(len(u)))
+        weights, old = _weights(self._known, len(u))
         noises = np.where(self.noises > 0, self.noises, 1.0)
         with np.errstate(over="ignore"):
             excess = old * self.excess + weights @ np.minimum(variance[told] / noises, MOST)
         before = np.concatenate([self.spread[3][None], u[:-1]])
         spread = np.empty_like(self.spread)
         spread[0] = old * self.spread[0] + np.tensordot(weights, u * u, 1)
-        weights, old = _weights(self._known, np.ones(len(u)), LATELY)
+        weights, old = _weights(self._known, len(u), LATELY)
         spread[1] = old * self.spread[1] + np.tensordot(weights, u * u, 1)
         spread[2] = old * self.spread[2] + np.tensordot(weights, u * before, 1)
         spread[3] = u[-1]
@@ -236,8 +236,9 @@ class Guesses:
         self._gradients = int(values["gradients"])
 
 
-def _weights(before: int, counts: Array, window: int = WINDOW) -> tuple[Array, float]:
-    """The weights of new values in a mean that values `before` are in, and what is left of it."""
-    rates = np.minimum(1.0, np.maximum(RECENCY / (before + np.cumsum(counts)), 1 / window))
+def _weights(before: int, count: int, window: int = WINDOW) -> tuple[Array, float]:
+    """The weights of so many new values in a mean of those `before`, and what is left of that."""
+    rates = RECENCY / (before + np.arange(1.0, count + 1))
+    rates = np.minimum(1.0, np.maximum(rates, 1 / window))
     kept = np.cumprod(np.concatenate([[1.0], 1 - rates[::-1]]))
     return rates * kept[:-1][::-1], float(kept[-1])

@@ -37,9 +37,15 @@ class ORFit(OneStep):
     noise: R, the variance of the noise in y, against a prior of variance 1 on w. With 0 each
         datapoint is interpolated; with R > 0 and an unlimited memory this is ridge regression,
         that is RLS, exactly. With m directions it is RLS in m·p memory as long as they span what
-        was seen; a direction that was dropped counts as never seen.
+        was seen. "auto" tries eight powers of ten side by side, for models that are linear in w,
+        each with a column of w, and uses what predicted best lately.
+    tail: whether P knows, on average, what was seen along directions that were dropped
+        (`orfit.tail`); with False they count as never seen. "auto" tries both. Without noise, and
+        for memories but `Principal`, there is none.
     forgetting: λ in (0, 1]: before each step the past counts λ times less. Unlike in EW-RLS the
         prior keeps its weight: what the data lose goes to the present w, so P does not wind up.
+    drift: q, the variance by which each parameter wanders before each block, P ← P + q I; it needs
+        a number noise > 0.
 
     steps: for nonlinear models, how many Gauss–Newton steps at most to take on each block, each
         along the memory's P and shortened until the residual does not grow. With more than one, the

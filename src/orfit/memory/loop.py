@@ -14,6 +14,13 @@ from orfit.tail import Tail
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
 
 
+def rows_of(G: Any) -> Array:
+    """G's columns as rows for compiled code, which would be compiled anew for read-only ones."""
+    gradients = tall.shared(G)
+    assert gradients is not None
+    return gradients.T if gradients.flags.writeable else gradients.T.copy()
+
+
 def walk(
     memory: Any,
     G: Any,
@@ -32,12 +39,8 @@ def walk(
     from orfit import kernels  # with numba, when first needed
 
     frame = memory.frame
-    gradients, rows, base = (tall.shared(A) for A in (G, frame.rows, frame.base))
-    assert gradients is not None
+    X, rows, base = rows_of(G), tall.shared(frame.rows), tall.shared(frame.base)
     assert base is not None
-    X = gradients.T
-    if not X.flags.writeable:  # numba compiles anew for read-only arrays
-        X = X.copy()
     exact = memory.makers(guesses.noise) is not None
     makers = np.zeros(frame.M.shape if exact else (0, 0))
     if exact:

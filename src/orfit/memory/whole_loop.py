@@ -7,6 +7,7 @@ import numpy as np
 
 from orfit import tall
 from orfit.door import Array
+from orfit.memory.loop import rows_of
 
 
 def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float) -> Array:
@@ -17,12 +18,8 @@ def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most
     """
     from orfit.kernels import whole  # with numba, when first needed
 
-    gradients, w = tall.shared(G), tall.shared(memory.w)
-    assert gradients is not None
+    X, w = rows_of(G), tall.shared(memory.w)
     assert w is not None
-    X = gradients.T
-    if not X.flags.writeable:  # numba compiles anew for read-only arrays
-        X = X.copy()
     fade, width = 1 / math.sqrt(forgetting), memory.width
     limit = room = math.inf  # what does not fade does not wind up
     if forgetting < 1:

@@ -63,7 +63,7 @@ def cured(
     most = float(np.finfo(L.dtype).max) ** 0.4  # so that squares are numbers too
     if width.bound > most:
         return _clipped(L, replace(width, bound=most / SETBACK))
-    seen = small.column_lengths(tall.inner(L, G))
+    seen = tall.norms(tall.inner(L, G))
     visible = (seen > VISIBLE * width.bound * norms).all()
     if width.bound <= limit or (visible and not width.wound):
         return L, width

@@ -56,11 +56,11 @@ def test_all_ways_choose_alike(settings, rng):
 def test_it_ends_near_the_best_of_its_grid(kind, noise, m, rng):
     X, y = stream(kind, rng, noise=noise)
     test, clean = X[2000:], y[2000:]
-    auto = orfit.ORFit(orfit.Linear(60), m, noise="auto")
+    auto = orfit.ORFit(orfit.Linear(60), m, noise="auto", rows="compiled")
     auto.learn_each(X[:2000], y[:2000])
     errors = []
     for fixed, _ in auto.guesses.each():
-        alone = orfit.ORFit(orfit.Linear(60), m, noise=fixed)
+        alone = orfit.ORFit(orfit.Linear(60), m, noise=fixed, rows="compiled")
         alone.learn_each(X[:2000], y[:2000])
         errors.append(np.sqrt(np.mean((alone.predict(test) - clean) ** 2)))
     error = np.sqrt(np.mean((auto.predict(test) - clean) ** 2))

@@ -306,7 +306,7 @@ def test_lists_and_numbers_are_data_too():
     ("make_it", "message"),
     [
         (lambda m: orfit.ORFit(m, 0), "memory must be at least 1"),
-        (lambda m: orfit.ORFit(m, 2.5), "memory must be None, a whole number, or"),
+        (lambda m: orfit.ORFit(m, 2.5), 'memory must be None, a whole number, "auto", or'),
         (lambda m: orfit.ORFit(m, "many"), "a memory such as"),
         (lambda m: orfit.OGD(m, orfit.memory.Dense(), lr=1), "OGD needs a memory of directions"),
         (lambda m: orfit.ORFit(m, rows="fast"), "rows must be one of auto, plain, compiled"),

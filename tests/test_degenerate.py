@@ -235,3 +235,35 @@ def test_a_block_of_zeros_with_noise_and_nothing_remembered(rows):
     for memory in (3, None):
         update = on(rows)(orfit.Linear(5), memory, noise=0.1).learn_batch(np.zeros((2, 5)), [1, 2])
         assert update.conflict == pytest.approx([1, 2])
+
+
+def scaled_columns(rng, ratio, n=150):
+    X = rng.standard_normal((n, 3))
+    X[:, 1] *= ratio
+    return X, rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("how", ["learn", "learn_each", "learn_batch"])
+@pytest.mark.parametrize("make", [orfit.RLS, lambda model: orfit.ORFit(model, 2, noise=0.1)])
+def test_raw_units_are_named_once(how, make, rng):
+    X, y = scaled_columns(rng, 1e6)
+    learner = make(orfit.Linear(3))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", orfit.ScaleWarning)
+        if how == "learn":
+            for x, label in zip(X, y, strict=True):
+                learner.learn(x, label)
+        else:
+            getattr(learner, how)(X, y)
+        learner.learn_each(X, y)
+    (only,) = told
+    assert "column 1 of x reaches" in str(only.message)
+    assert only.filename == __file__
+
+
+def test_units_that_do_no_harm_are_not_spoken_of(rng):
+    X, y = scaled_columns(rng, 1e2)
+    X[:, 2] = 0.0  # never seen: nothing to compare
+    orfit.RLS(orfit.Linear(3)).learn_each(X, y)
+    few, labels = scaled_columns(rng, 1e6, 50)  # too few rows to judge
+    orfit.RLS(orfit.Linear(3)).learn_each(few, labels)

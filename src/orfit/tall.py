@@ -76,9 +76,9 @@ def copy(A: Any) -> Any:
 
 
 @functools.singledispatch
-def repeated(A: Any, times: int) -> Any:
-    """[A A ...]."""
-    return A if times == 1 else np.tile(A, times)
+def beside(A: Any, *others: Any) -> Any:
+    """[A B ...]."""
+    return np.hstack([A, *others]) if others else A
 
 
 @functools.singledispatch

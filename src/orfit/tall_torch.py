@@ -34,9 +34,9 @@ def _(A: Tensor) -> Tensor:
     return A.detach().clone()
 
 
-@tall.repeated.register
-def _(A: Tensor, times: int) -> Tensor:
-    return A.repeat(1, times)
+@tall.beside.register
+def _(A: Tensor, *others: Tensor) -> Tensor:
+    return torch.hstack([A, *others])
 
 
 @tall.convert.register

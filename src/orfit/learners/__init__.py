@@ -1,11 +1,12 @@
 """Step rules on a memory and a model."""
 
+from orfit.learners.advice import InterpolationWarning, SaturationWarning, ScaleWarning
 from orfit.learners.base import Learner
 from orfit.learners.ekf import EKF
 from orfit.learners.greedy import Greedy
 from orfit.learners.load import load
 from orfit.learners.ogd import OGD
-from orfit.learners.orfit import InterpolationWarning, OneStepSGD, ORFit, SaturationWarning
+from orfit.learners.orfit import OneStepSGD, ORFit
 from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.sgd import SGD
 from orfit.learners.update import Update, Updates
@@ -23,6 +24,7 @@ __all__ = [
     "ORFit",
     "OneStepSGD",
     "SaturationWarning",
+    "ScaleWarning",
     "Update",
     "Updates",
     "load",

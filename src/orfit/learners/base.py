@@ -9,6 +9,7 @@ import numpy as np
 
 from orfit import checkpoint, door, tall
 from orfit.door import Array
+from orfit.learners.advice import Columns
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.models import Model, completed
@@ -38,7 +39,7 @@ class Learner(ABC):
         self._origin = None if memory is None else self._model.origin
         self._carrier: Any = Plain() if memory is None else memory
         self._carrier.carry(self._carried(start))
-        self._seen = 0
+        self._seen, self._columns = 0, Columns()
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
         self._label_shape = () if model.heads is None else (model.heads,)
@@ -228,6 +229,8 @@ class Learner(ABC):
     def _count(self, X: Array, Y: Array) -> None:
         """Take note of datapoints that have been learned."""
         self._seen += len(X)
+        if self._columns.waits:
+            self._columns.look(X)
         self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:

@@ -3,8 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from scipy import sparse
+
 from orfit import door, tall
 from orfit.door import Array
+from orfit.memory.motion import times
 
 Motion = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -12,13 +16,15 @@ Motion = Callable[[Any, Any], tuple[Any, Any]]
 class Dynamics:
     """w ← A w + B u, and the A by which P moves.
 
-    dynamics: A (p×p), or a function of w and u that returns the next w and its Jacobian A there;
-        None: w stands still. control: B (p×k); None: u has no influence but on the function.
+    dynamics: A (a number γ for γ I, p×p, or a sparse matrix of SciPy's), or a function of w and u
+        that returns the next w and its Jacobian A there; None: w stands still.
+    control: B (p×k); None: u has no influence but on the function.
     """
 
     def __init__(self, dynamics: Any, control: object, size: int) -> None:
         self.function: Motion | None = dynamics if callable(dynamics) else None
-        self.A = None if dynamics is None or self.function else _square(dynamics, size)
+        still = dynamics is None or self.function is not None
+        self.A = 1.0 if still else _square("dynamics", dynamics, size)
         self.B: Array | None = None
         if control is not None:
             if self.function:
@@ -30,13 +36,15 @@ class Dynamics:
 
     @property
     def moves(self) -> bool:
-        return self.function is not None or self.A is not None or self.B is not None
+        return (
+            self.function is not None or self.B is not None or np.ndim(self.A) == 2 or self.A != 1
+        )
 
-    def moved(self, w: Any, u: object) -> tuple[Any, Array | None]:
-        """The next w, and A; None: the identity. u: None stands for no input."""
+    def moved(self, w: Any, u: object) -> tuple[Any, Any]:
+        """The next w, and A, which may be a number. u: None stands for no input."""
         if self.function is not None:
             return self._by_function(w, u)
-        ahead = w if self.A is None else _like(w, self.A @ tall.to_numpy(w))
+        ahead = _like(w, times(self.A, tall.to_numpy(w)))
         if u is not None:
             ahead = ahead + _like(w, self._influence(u, w))
         return ahead, self.A
@@ -53,7 +61,7 @@ class Dynamics:
         influence = self.B @ (given if given.ndim else given[None])
         return influence if influence.ndim == w.ndim else influence[:, None]
 
-    def _by_function(self, w: Any, u: object) -> tuple[Any, Array]:
+    def _by_function(self, w: Any, u: object) -> tuple[Any, Any]:
         assert self.function is not None
         try:
             made = self.function(tall.copy(w), u)
@@ -64,31 +72,35 @@ class Dynamics:
         next_w, jacobian = made
         shape, size = tuple(w.shape), len(w)
         ahead = door.numbers("what dynamics returned for w", next_w)
-        A = door.numbers("what dynamics returned for A", jacobian)
-        if ahead.shape != shape or A.shape != (size, size):
-            raise ValueError(
-                f"dynamics must return w of shape {shape} and A of shape {(size, size)}; "
-                f"it returned {ahead.shape} and {A.shape}"
-            )
-        return _like(w, ahead), A
+        if ahead.shape != shape:
+            raise ValueError(f"dynamics must return w of shape {shape}; it returned {ahead.shape}")
+        return _like(w, ahead), _square("the A that dynamics return", jacobian, size)
 
     def settings(self) -> dict[str, Any]:
-        """As arguments; a function is code, which no file holds."""
+        """As arguments; a function is code, which no file holds, and a sparse matrix is as good."""
         plain: dict[str, Any] = {}
-        if self.function is not None or self.A is not None:
-            plain["dynamics"] = "code" if self.A is None else self.A.tolist()
+        if self.function is not None or sparse.issparse(self.A):
+            plain["dynamics"] = "code"
+        elif np.ndim(self.A) or self.A != 1:
+            plain["dynamics"] = np.asarray(self.A).tolist()
         if self.B is not None:
             plain["control"] = self.B.tolist()
         return plain
 
 
-def _square(dynamics: object, size: int) -> Array:
-    A = door.numbers("dynamics", dynamics)
-    if A.shape != (size, size):
+def _square(name: str, dynamics: Any, size: int) -> Any:
+    """A, checked, as a copy."""
+    if sparse.issparse(dynamics):
+        A = sparse.csr_array(dynamics, dtype=float, copy=True)
+        door.numbers(name, A.data)
+    else:
+        A = door.numbers(name, dynamics).copy()
+        A = float(A) if A.ndim == 0 else A
+    if np.shape(A) not in ((), (size, size)):
         raise ValueError(
-            f"dynamics must be a function or have shape ({size}, {size}); it has {A.shape}"
+            f"{name} must be {size}×{size}, a number, or a function; it has shape {np.shape(A)}"
         )
-    return A.copy()
+    return A
 
 
 def _like(w: Any, values: Array) -> Any:

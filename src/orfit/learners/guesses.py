@@ -24,14 +24,18 @@ WINDOW = 1000  # rows: never longer than that, so that a stream may change
 LATELY = 100  # rows, of what is compared with all that
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
-INTERVAL = 32  # rows between decisions, but for the first, at 1, 2, 4, ...
+FIRST = 32  # rows, after each of which another guess may be chosen
+INTERVAL = 8  # rows between decisions later
 
 
 class Guesses:
     """Guesses (e), each with the q columns of w and of the residuals that belong to it."""
 
-    def __init__(self, noise: object, tail: object, columns: int) -> None:
-        """noise: R, or "auto". tail: whether P knows what was dropped, or "auto"."""
+    def __init__(self, noise: object, tail: object, columns: int, fadings: int = 1) -> None:
+        """noise: R, or "auto". tail: whether P knows what was dropped, or "auto".
+
+        fadings: how many λ there are, falling, each of which has all these guesses.
+        """
         self.grid = isinstance(noise, str)  # whether R is among several
         if self.grid and noise != "auto":
             raise ValueError(f'noise must be a number or "auto"; it is {noise!r}')
@@ -40,8 +44,9 @@ class Guesses:
         if both and tail != "auto":
             raise ValueError(f'tail must be True, False or "auto"; it is {tail!r}')
         kinds = [True, False] if both else [door.flag("tail", tail)]
-        self.noises = np.array([single] * len(kinds))  # R of each
-        self.tails = np.repeat(kinds, len(GRID) if self.grid else 1)
+        self.noises = np.array([single] * len(kinds) * fadings)  # R of each
+        self.tails = np.tile(np.repeat(kinds, len(GRID) if self.grid else 1), fadings)
+        self.per_fading = len(self.tails) // fadings  # guesses for each λ
         self.unit: int | None = None  # the power of ten that the grid is in units of, once known
         self._settled = not self.grid
         if self.grid:
@@ -68,6 +73,11 @@ class Guesses:
     @property
     def tail(self) -> bool:
         return bool(self.tails[self.chosen])
+
+    @property
+    def fading(self) -> int:
+        """Which λ the chosen one has."""
+        return self.chosen // self.per_fading
 
     @property
     def mine(self) -> slice:
@@ -100,8 +110,8 @@ class Guesses:
             return 1 << 30
         if not self._settled:  # whoever comes first says in what unit to guess
             return 1
-        if self.rows < INTERVAL:
-            return (1 << int(self.rows).bit_length()) - self.rows
+        if self.rows < FIRST:
+            return 1
         return INTERVAL - self.rows % INTERVAL
 
     def take(
@@ -123,9 +133,15 @@ class Guesses:
         if decide or self._gradients_waiting >= INTERVAL:
             self._count()
         if decide:
-            # Of those that are as good as the best, the calmest: the most noise.
-            good = np.flatnonzero(self.error <= (1 + AS_GOOD) * self.error.min())
-            self.chosen = int(good[np.argmax(self.noises[good])])
+            self.chosen = self._best()
+
+    def _best(self) -> int:
+        """Of those that are as good as the best, the calmest: the largest λ, the most noise."""
+        good = np.flatnonzero(self.error <= (1 + AS_GOOD) * self.error.min())
+        if len(good) == len(self):  # as long as nothing tells them apart
+            return self.chosen
+        good = good[good // self.per_fading == good[0] // self.per_fading]
+        return int(good[np.argmax(self.noises[good])])
 
     def set_noise(self, noises: Array) -> None:
         """Take R to be another from now on."""

@@ -48,7 +48,7 @@ class Health:
         if self.innovation > CHANGED:
             said.append(
                 f"Residuals² are lately {self.innovation:.1f} times what they were: the system "
-                "moves; try forgetting below 1, or drift."
+                'moves; try a smaller forgetting, or drift (forgetting="auto" compares some).'
             )
         if self.surprise > UNCERTAIN:
             said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain; more rows help.")

@@ -70,7 +70,7 @@ def _restore(
         settings = settings | {"rows": rows}
     if dynamics is not None:
         settings = settings | {"dynamics": dynamics}
-    if settings.get("dynamics") == "code":
+    if isinstance(settings.get("dynamics"), str):
         raise CheckpointError(
             "its dynamics are Python code, which a file cannot hold; pass them to load, dynamics=…"
         )

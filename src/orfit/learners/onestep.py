@@ -16,8 +16,10 @@ from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.memory.drift import drifts
+from orfit.memory.several import Several
 from orfit.models import CompleteModel, Model, check_labels, completed
 
+FORGETTINGS = (1.0, 0.999, 0.99, 0.95)  # that "auto" compares: of all, 1,000, 100 and 20 blocks
 CHUNK = 1 << 22  # numbers of gradients that are made at a time to see how sure predictions are
 
 
@@ -36,7 +38,7 @@ class OneStep(Learner):
         memory: Memory,
         w0: object = None,
         noise: float | str = 0.0,
-        forgetting: float = 1.0,
+        forgetting: float | str = 1.0,
         rows: str | Auto | dict[str, int] = "auto",
         tail: bool | str = True,
         drift: object = 0.0,
@@ -44,9 +46,14 @@ class OneStep(Learner):
         """`noise`, `forgetting` and `drift` may be set later, too: from the next row on."""
         # Checked before the memory is the learner's: what is refused leaves it free.
         whole = completed(model)
-        self.guesses = Guesses(self._checked_noise(noise), tail, whole.heads or 1)
+        self._forgetting = self._checked_forgettings(forgetting)
+        self.guesses = Guesses(
+            self._checked_noise(noise), tail, whole.heads or 1, len(self._forgetting)
+        )
         self._check_guesses(whole, memory)
-        self._forgetting = self._checked_forgetting(forgetting)
+        if len(self._forgetting) > 1:
+            memory.check_free()
+            memory = Several(memory, len(self._forgetting))
         self._drift = self._checked_drift(drift, memory, whole.size)
         super().__init__(model, w0, memory)
         memory.guess(self.guesses.tails)
@@ -57,6 +64,14 @@ class OneStep(Learner):
 
     def _checked_noise(self, noise: Any) -> Any:
         return noise if isinstance(noise, str) else door.nonnegative("noise", noise)
+
+    def _checked_forgettings(self, forgetting: object) -> tuple[float, ...]:
+        """Each λ."""
+        if not isinstance(forgetting, str):
+            return (self._checked_forgetting(forgetting),)
+        if forgetting != "auto":
+            raise ValueError(f'forgetting must be a number or "auto"; it is {forgetting!r}')
+        return FORGETTINGS
 
     def _checked_forgetting(self, forgetting: object) -> float:
         return door.fraction("forgetting", forgetting)
@@ -72,7 +87,7 @@ class OneStep(Learner):
                 '"auto" compares guesses on the same gradients, so it needs a model that is linear '
                 "in w, such as orfit.Linear or a network's tangent; for this one give a number"
             )
-        if not memory.coordinates:
+        if self.guesses.per_fading > 1 and not memory.coordinates:
             raise ValueError(f'"auto" needs a memory of directions; {memory!r} is none')
 
     @property
@@ -97,17 +112,19 @@ class OneStep(Learner):
 
     @property
     def forgetting(self) -> float:
-        """λ, by which the past fades before each block."""
-        return self._forgetting
+        """λ, by which the past fades before each block, as it is used now."""
+        return self._forgetting[self.guesses.fading]
 
     @forgetting.setter
     def forgetting(self, forgetting: object) -> None:
-        self._change(_forgetting=self._checked_forgetting(forgetting))
+        if len(self._forgetting) > 1 or (isinstance(forgetting, str) and forgetting == "auto"):
+            raise ValueError('forgetting="auto" and a number are two learners: make another one')
+        self._change(_forgetting=(self._checked_forgetting(forgetting),))
 
     @property
-    def fading(self) -> float:
-        """What P is divided by before each block: λ."""
-        return self._forgetting
+    def fading(self) -> Any:
+        """What P is divided by before each block: λ, or those that are compared."""
+        return self._forgetting[0] if len(self._forgetting) == 1 else self._forgetting
 
     @property
     def drift(self) -> Any:
@@ -173,7 +190,7 @@ class OneStep(Learner):
 
     def _carried(self, w: Any) -> Any:
         """One column, or one for each head, for each guess."""
-        return tall.repeated(super()._carried(w), len(self.guesses))
+        return tall.beside(*[super()._carried(w)] * len(self.guesses))
 
     def _forced(self, rows: str | Auto) -> Way | None:
         if rows == "auto" or isinstance(rows, Auto):
@@ -276,8 +293,10 @@ class OneStep(Learner):
         self.guesses.restore(arrays, header["guesses"])
 
     def settings(self) -> dict[str, Any]:
-        """The drift and the way of rows, where they are not as usual."""
+        """λ, the drift and the way of rows, where they are not as usual."""
         plain: dict[str, Any] = {}
+        if self._forgetting != (1.0,):
+            plain["forgetting"] = "auto" if len(self._forgetting) > 1 else self.forgetting
         if drifts(self.drift):
             plain["drift"] = self.drift if np.ndim(self.drift) == 0 else self.drift.tolist()
         if self.rows != "auto":

@@ -1,18 +1,19 @@
 """ORFit and the baselines that differ from it by the memory alone."""
 
-import sys
-import warnings
 from typing import Any
 
 import numpy as np
 
 from orfit import door, small, tall
 from orfit.door import Array
+from orfit.learners.advice import InterpolationWarning, SaturationWarning, advise
+from orfit.learners.dynamics import Dynamics
+from orfit.learners.moving import Moving
 from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
 from orfit.learners.step import check_step
 from orfit.learners.update import Update, Updates
-from orfit.memory import Memory, Nothing, Principal, Unlimited
+from orfit.memory import Growing, Memory, Nothing, Principal, Unlimited
 from orfit.models import Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
@@ -20,15 +21,7 @@ SPANNED = 1e-6  # the novelty of a row that has hardly anything new
 CONTRADICTED = 1e-3  # of the largest label: what then must not be left to fit
 
 
-class SaturationWarning(UserWarning):
-    """The memory spans every parameter: without noise nothing more can be fitted."""
-
-
-class InterpolationWarning(UserWarning):
-    """Without noise, w takes steps that only noise explains, and explodes."""
-
-
-class ORFit(OneStep):
+class ORFit(Moving):
     """Orthogonal recursive fitting: fit each datapoint, move only where the past does not look.
 
     memory: None remembers every direction (alg:orfit1_infmem, alg:borfit_infmem), a number m the
@@ -46,6 +39,9 @@ class ORFit(OneStep):
         prior keeps its weight: what the data lose goes to the present w, so P does not wind up.
     drift: q, the variance by which each parameter wanders before each block, P ← P + q I; it needs
         a number noise > 0.
+    dynamics, control: A and B of a w that moves by itself before each block, w ← A w + B u and
+        P ← A P Aᵀ + q I, as for `EKF`; in m·p, where A is sparse or a number. `memory.motion` says
+        what is exact. Needs noise > 0.
 
     steps: for nonlinear models, how many Gauss–Newton steps at most to take on each block, each
         along the memory's P and shortened until the residual does not grow. With more than one, the
@@ -62,13 +58,15 @@ class ORFit(OneStep):
     def __init__(
         self,
         model: Model,
-        memory: Memory | int | None = None,
+        memory: Memory | int | str | None = None,
         *,
         w0: object = None,
         noise: float | str = 0.0,
-        forgetting: float = 1.0,
+        forgetting: float | str = 1.0,
         tail: bool | str = True,
         drift: float = 0.0,
+        dynamics: Any = None,
+        control: object = None,
         steps: int = 1,
         tolerance: float = 1e-6,
         rows: str | Auto | dict[str, int] = "auto",
@@ -84,6 +82,8 @@ class ORFit(OneStep):
             rows,
             tail,
             drift,
+            dynamics=dynamics,
+            control=control,
         )
         self._full = self.memory.rank >= model.size  # and so has said that it is
         self._exploded, self._largest = False, 0.0  # so has w, and the largest label seen
@@ -100,19 +100,22 @@ class ORFit(OneStep):
             raise ValueError("drift is in units of the noise: with it, noise must be a number > 0")
         return Q
 
-    def _look_for_ways(self) -> None:
-        self._checked_drift(self.drift, self.memory, self.model.size)  # the noise may have changed
-        super()._look_for_ways()
+    def _check_motion(self, dynamics: Dynamics, drift: Any) -> None:
+        super()._check_motion(dynamics, drift)
+        self._checked_drift(drift, self.memory, self.model.size)
+        if dynamics.moves and (self.guesses.noise == 0 or len(self.guesses) > 1):
+            raise ValueError(
+                "dynamics move P, which is in units of the noise: noise must be a number > 0"
+            )
 
     def _count(self, X: Array, Y: Array) -> None:
         super()._count(X, Y)
         full = self.memory.rank >= self.model.size
         if full and not self._full and self.noise == 0:
-            warnings.warn(
+            advise(
                 f"the memory spans all {self.model.size} parameters: no further datapoint can be "
                 "fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
                 SaturationWarning,
-                stacklevel=_outside(),
             )
         self._full = full
 
@@ -130,12 +133,11 @@ class ORFit(OneStep):
         spanned = (novelty > 0) & (novelty < SPANNED)
         self._exploded = bool((residual[spanned] > CONTRADICTED * self._largest).any())
         if self._exploded:
-            warnings.warn(
+            advise(
                 f"a row of which only {novelty[spanned].min():.0e} is new contradicts those before "
                 "it: with noise=0 each is fitted whole, and w explodes. "
                 'noise="auto" finds how much noise there is.',
                 InterpolationWarning,
-                stacklevel=_outside(),
             )
 
     def _learn(self, X: Array, Y: Array) -> Update:
@@ -182,7 +184,7 @@ class ORFit(OneStep):
         return None
 
     def settings(self) -> dict[str, Any]:
-        plain = {"memory": self.memory} | self.guesses.settings() | {"forgetting": self.forgetting}
+        plain = {"memory": self.memory.given} | self.guesses.settings()
         if self.steps > 1:
             plain |= {"steps": self.steps, "tolerance": self.tolerance}
         return plain | super().settings()
@@ -212,23 +214,17 @@ class OneStepSGD(OneStep):
         return 1.0
 
 
-def _outside() -> int:
-    """How many frames up the caller's own code is."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("orfit."):
-        depth, frame = depth + 1, frame.f_back
-    return depth
-
-
 def as_memory(memory: Any) -> Memory:
     """The memory that the argument stands for."""
     if memory is None:
         return Unlimited()
     if isinstance(memory, Memory):
         return memory
+    if isinstance(memory, str) and memory == "auto":
+        return Growing()
     if not isinstance(memory, int | np.integer) or isinstance(memory, bool):
         raise ValueError(
-            "memory must be None, a whole number, or a memory such as "
+            'memory must be None, a whole number, "auto", or a memory such as '
             f"orfit.memory.Latest(10); it is {memory!r}"
         )
     return Principal(door.count("memory", memory))

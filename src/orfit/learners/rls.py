@@ -38,11 +38,11 @@ class NTKRLS(OneStep):
         *,
         w0: object = None,
         prior: object = 1.0,
-        forgetting: float = 1.0,
+        forgetting: float | str = 1.0,
         drift: object = 0.0,
         rows: str | Auto | dict[str, int] = "auto",
     ) -> None:
-        noise = self._of_limit(self._checked_forgetting(forgetting))
+        noise = self._of_limit(self._checked_forgettings(forgetting)[0])
         super().__init__(model, Dense(prior), w0, noise, forgetting, rows, drift=drift)
 
     @staticmethod
@@ -65,22 +65,14 @@ class NTKRLS(OneStep):
                 "RLS counts in units of the noise: divide the prior by it, or take EKF(noise=…)"
             )
 
-    @property
-    def forgetting(self) -> float:
-        """λ."""
-        return self._forgetting
-
-    @forgetting.setter
-    def forgetting(self, forgetting: object) -> None:
-        number = self._checked_forgetting(forgetting)
-        self._change(_forgetting=number, _noises=np.array([self._of_limit(number)]))
+    def _change(self, **settings: Any) -> None:
+        if "_forgetting" in settings:
+            settings["_noises"] = np.array([self._of_limit(settings["_forgetting"][0])])
+        super()._change(**settings)
 
     @property
-    def fading(self) -> float:
-        return self.forgetting or 1.0
-
-    def settings(self) -> dict[str, Any]:
-        return {"forgetting": self.forgetting} | super().settings()
+    def fading(self) -> Any:
+        return super().fading or 1.0
 
 
 class RLS(NTKRLS):

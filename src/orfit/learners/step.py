@@ -44,7 +44,7 @@ def step(memory: Memory, past: Any, residual: Array, guesses: Guesses, most: flo
         variances.append(variance)
         if guess == guesses.chosen:
             left, chosen = unfitted, view
-    move = moves[0] if len(moves) == 1 else np.hstack(moves)
+    move = moves[0] if len(moves) == 1 else past.joined(moves)
     total = small.frobenius(np.array(lengths))
     if not memory.reach + total < most:  # steps there and back add up: see how far w really is
         reach = memory.largest()

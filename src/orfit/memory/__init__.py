@@ -4,6 +4,7 @@ from orfit.memory.base import Memory, Split
 from orfit.memory.basis import Basis, Bounded
 from orfit.memory.dense import Dense
 from orfit.memory.frequent import FrequentDirections
+from orfit.memory.growing import Growing
 from orfit.memory.latest import Latest
 from orfit.memory.nothing import Nothing
 from orfit.memory.principal import Principal
@@ -16,6 +17,7 @@ __all__ = [
     "Bounded",
     "Dense",
     "FrequentDirections",
+    "Growing",
     "Latest",
     "Memory",
     "Nothing",

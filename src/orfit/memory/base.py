@@ -1,5 +1,6 @@
 """What every memory is to the learner: a P that says where the parameters may still move."""
 
+import copy
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
@@ -45,6 +46,7 @@ class Memory(ABC):
     compiled = False  # whether it has a compiled row loop, `walk`
     coordinates = False  # whether rows can be learned in coordinates along its directions
     drifts = False  # whether P can grow between gradients
+    moves = False  # whether P can take a step in time, `advance`
     has_tail = False  # whether it can tell what it dropped
     tailed = np.zeros(1, bool)  # whether it does, for each guess of R; otherwise: as never seen
     _carries = False  # whether it is a learner's
@@ -52,6 +54,11 @@ class Memory(ABC):
     @abstractmethod
     def bind(self, like: Any) -> None:
         """Get ready for gradients of this kind and length; a memory of another size objects."""
+
+    @property
+    def given(self) -> "Memory":
+        """The memory as a user hands it in."""
+        return self
 
     def accept_drift(self, drift: object, size: int) -> Any:
         """What a user hands in as drift of so many parameters, checked, as `split` takes it."""
@@ -78,6 +85,18 @@ class Memory(ABC):
 
         Before G arrives the past is faded by `forgetting` (in squares), and P grows by `drift`.
         """
+
+    def advance(self, w: Any, A: Any, drift: Any, noise: Any) -> None:
+        """A step in time: w as given, P ← A P Aᵀ + Q. A: p×p, dense or sparse, or a number."""
+        raise NotImplementedError
+
+    def snapshot(self) -> Any:
+        """What `go_back` takes up again."""
+        return copy.deepcopy(self)
+
+    def go_back(self, snapshot: Any) -> None:
+        """Be as before."""
+        vars(self).update(vars(snapshot))
 
     def guess(self, tails: Array) -> None:
         """Get ready for guesses of R, and whether each is to know what was dropped."""

@@ -17,6 +17,7 @@ from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
+from orfit.memory.motion import known, moved, squared_norm
 from orfit.memory.seen import Triangle
 from orfit.tail import Tail
 
@@ -88,6 +89,10 @@ class BasisSplit:
 
     def displacement(self, z: Array) -> Any:
         return self.parts.combine(self.move(z)[0])
+
+    def joined(self, moves: list[Array]) -> Array:
+        """The moves of several guesses as one."""
+        return np.hstack(moves)
 
 
 class Basis(Memory):
@@ -256,6 +261,20 @@ class Basis(Memory):
             return np.asarray(beyond)
         inside = self.seen.damped(C + D, noise, tails.floor(self.tail, noise))
         return np.asarray((inside * inside).sum(axis=0) + beyond)
+
+    def advance(self, w: Any, A: Any, drift: Any, noise: Any) -> None:
+        sigma, turn = self.seen.axes()
+        variances = noise / (tails.floor(self.tail, noise) + sigma * sigma)
+        rho = tails.share(self.tail, 0, noise, bool(self.tailed[0]))
+        U, K, rho = moved(self.frame.combine(turn), np.diag(variances), rho, A)
+        door.check_finite("P after a step in time", K)
+        variances, turn = np.linalg.eigh(K)
+        gain = squared_norm(A) / len(U) if np.ndim(A) else A * A
+        prior = gain * self.tail.prior + drift
+        energies, self.tail = known(self.tail, variances + drift, rho + drift, prior, noise)
+        self.frame.replace(tall.combine(U, turn))
+        self.seen = self.form.along_axes(np.sqrt(energies))
+        self.w = w
 
     def fold(self, past: BasisSplit, move: Array | None = None) -> None:
         self.frame.append(past.parts)  # first, since it may fail for want of memory

@@ -12,6 +12,7 @@ from orfit import door, small, tall
 from orfit.door import Array, check_finite, symmetric
 from orfit.memory.base import Carried, Memory, taken
 from orfit.memory.drift import added, checked, drifts, widened
+from orfit.memory.motion import times
 from orfit.memory.whole_loop import walk
 from orfit.memory.windup import Width, cured
 
@@ -60,7 +61,7 @@ class Dense(Carried, Memory):
     O(p² n) a step, O(p²) memory. A `Basis` memory does the same in O(k n p).
     """
 
-    compiled = drifts = True
+    compiled = drifts = moves = True
 
     def __init__(self, prior: object = 1.0) -> None:
         """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
@@ -149,9 +150,8 @@ class Dense(Carried, Memory):
         total = small.frobenius(lengths_)
         return DenseSplit(L, fade, Q, T, blur, total, noise, along_w, width)
 
-    def advance(self, w: Any, A: Array | None, drift: Any = 0.0) -> None:
-        """A step in time: w as given, P ← A P Aᵀ + Q. A: p×p; None: the identity."""
-        L = self.L if A is None else np.asarray(A @ self.L, self.L.dtype, order="F")
+    def advance(self, w: Any, A: Any, drift: Any = 0.0, noise: Any = 0.0) -> None:
+        L = np.asarray(times(A, self.L), self.L.dtype, order="F")
         if drifts(drift):
             L = added(L, drift)
         check_finite("P after a step in time", L)

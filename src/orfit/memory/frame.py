@@ -180,16 +180,23 @@ class Frame:
     def _enlarge(self, capacity: int) -> None:
         """Room in M for so many rows."""
         if capacity > len(self.M):
-            M, s = np.empty((capacity, capacity)), self.stored
+            M, s = np.empty((capacity, capacity)), self.W.shape[1]  # with rows that wait
             M[:s, :s] = self.M[:s, :s]
             self.M = M
 
     def _widen(self, capacity: int) -> None:
         """Room for so many rows, and more."""
-        wider = max(capacity, 3 * len(self.rows) // 2)
-        rows = tall.empty(self.rows, wider, self.rows.shape[1])
+        self.reserve(max(capacity, 3 * len(self.rows) // 2))
+
+    def reserve(self, capacity: int) -> None:
+        """Room for so many rows, of which there are never many more than dimensions."""
+        capacity = min(capacity, self.rows.shape[1] + 8)
+        if capacity <= len(self.rows):
+            return
+        rows = tall.empty(self.rows, capacity, self.rows.shape[1])
         rows[: self.stored] = self.rows[: self.stored]
         self.rows = rows
+        self._enlarge(capacity)
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values to go on from, bit by bit."""

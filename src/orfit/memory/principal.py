@@ -30,7 +30,7 @@ class Principal(Bounded):
 
     form = Axes
     shrinks = False  # whether the first square that is dropped is taken off those that stay
-    compiled = drops_the_least = has_tail = True
+    compiled = drops_the_least = has_tail = moves = True
 
     def __init_subclass__(cls) -> None:
         """A subclass that trims in another way is not what the compiled loop does."""

@@ -1,0 +1,98 @@
+"""As many principal directions as the stream is worth: `memory="auto"`."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from orfit import door
+from orfit import tail as tails
+from orfit.door import Array
+from orfit.memory.basis import BasisSplit
+from orfit.memory.principal import Principal
+
+FIRST = 10  # directions to begin with
+INTERVAL = 32  # rows between decisions to grow
+SHARE = 0.5  # of what there are: so many more at a time
+ROWS = 2  # for each direction, before there are more
+DISTINCT = 1.5  # times what was seen along one that is not kept: more is more than chance
+UNSURE = 0.05  # of the noise: what directions that are not kept may add to the variance of y
+
+
+class Growing(Principal):
+    """The principal directions, of which there may be more as the stream goes on, up to `most`.
+
+    Every 32 rows there may be half as many more, while there are two rows for each, the least of
+    them stands out from those that are not kept (`orfit.tail`), and those matter: they add more
+    than a twentieth of the noise to the variance of a prediction. Without noise or tail nothing is
+    known of them, and so they always do.
+    """
+
+    def __init__(self, most: int = 300) -> None:
+        super().__init__(min(FIRST, door.count("most", most)))
+        self.limit = int(most)
+        self._rows = 0
+
+    @property
+    def most(self) -> int:
+        return self.limit
+
+    @property
+    def _until_decision(self) -> int:
+        return INTERVAL - self._rows % INTERVAL
+
+    def _take_in(self, past: BasisSplit) -> None:
+        super()._take_in(past)
+        self._grow(past.parts.C.shape[1], past.guess, past.noise)
+
+    def walk(
+        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: float, most: float
+    ) -> Array:
+        ages, told, done = {"forgetting": forgetting, "drift": drift, "most": most}, [], 0
+        while done < len(Y):
+            piece = slice(done, min(len(Y), done + self._until_decision))
+            told.append(super().walk(G[:, piece], Y[piece], guesses, **ages))
+            self._grow(len(told[-1]), guesses.chosen, guesses.noise)
+            done += len(told[-1])
+            if done < piece.stop:
+                break
+        return np.concatenate(told) if len(told) > 1 else told[0]
+
+    def _grow(self, rows: int, guess: int, noise: float) -> None:
+        """Count rows that were learned; when it is time, let there be more directions."""
+        time, self._rows = rows >= self._until_decision, self._rows + rows
+        if not time or self.rank < self.m:
+            return
+        room = min(self.limit, self._rows // ROWS, self.size or 0)
+        more = min(room, self.m + math.ceil(SHARE * self.m))
+        if more > self.m and self._worth_more(guess, noise):
+            self._allow(more)
+
+    def _worth_more(self, guess: int, noise: float) -> bool:
+        """Whether directions that are not kept are missed."""
+        if noise == 0 or not self.tailed[guess]:
+            return True
+        level, dropping = self.tail.level[guess], self.tail.dropping
+        energy = self.tail.dropped[guess] / dropping if dropping else 0.0  # of each row
+        unsure = energy / (tails.floor(self.tail, noise) + level)  # in units of the noise
+        return bool(self.seen.sigma[-1] > math.sqrt(DISTINCT * level) and unsure > UNSURE)
+
+    def _allow(self, m: int) -> None:
+        self.m = m
+        self.frame.reserve(self.room(self.size or 0))
+
+    def take_over(self, inside: Any, parts: Any) -> None:
+        self._rows = inside._rows
+        self._allow(inside.m)
+        super().take_over(inside, parts)
+
+    def settings(self) -> dict[str, Any]:
+        return {"most": self.limit}
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays, values = super().state()
+        return arrays, values | {"m": self.m, "rows": self._rows}
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        super().restore(arrays, values)
+        self.m, self._rows = door.count("m", values["m"]), int(values["rows"])

@@ -1,0 +1,241 @@
+"""Several λ side by side: a memory for each, of the same gradients."""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from orfit import tall
+from orfit.door import Array
+from orfit.memory.base import Memory
+
+FEW = 8  # rows: fewer are not worth copies of the memories, which the compiled loop may need
+
+
+@dataclass(frozen=True)
+class SeveralSplit:
+    """How gradients lie to each memory, seen under one of the guesses: those of one λ in a row."""
+
+    splits: list[Any]
+    each: int  # guesses of each memory
+    guess: int = 0
+
+    def under(self, guess: int) -> "SeveralSplit":
+        return replace(self, guess=guess)
+
+    @property
+    def mine(self) -> Any:
+        return self.of(self.guess // self.each)
+
+    def of(self, which: int) -> Any:
+        """How they lie to one of the memories."""
+        split = self.splits[which]
+        return split if self.each == 1 else split.under(self.guess % self.each)
+
+    @property
+    def factor(self) -> Array:
+        return np.asarray(self.mine.factor)
+
+    @property
+    def novelty(self) -> float:
+        return float(self.mine.novelty)
+
+    @property
+    def along_w(self) -> Array:
+        return np.hstack([split.along_w for split in self.splits])
+
+    def move(self, z: Array) -> tuple[Any, float]:
+        moved: tuple[Any, float] = self.mine.move(z)
+        return moved
+
+    def joined(self, moves: list[Any]) -> list[Any]:
+        """For each memory what it takes, from what each guess takes."""
+        if self.each == 1:
+            return moves
+        starts = range(0, len(moves), self.each)
+        groups = [moves[start : start + self.each] for start in starts]
+        return [split.joined(group) for split, group in zip(self.splits, groups, strict=True)]
+
+
+@dataclass(frozen=True)
+class OfOne:
+    """The guesses of one memory, as its `walk` needs to know them."""
+
+    noises: Array
+    chosen: int
+
+    @property
+    def noise(self) -> float:
+        return float(self.noises[self.chosen])
+
+    def __len__(self) -> int:
+        return len(self.noises)
+
+
+class Several(Memory):
+    """A copy of one memory for each λ; w's columns are shared out among them.
+
+    What it tells of itself (`rank`, `U`, ...) is told of the one that was best when it learned.
+    """
+
+    def __init__(self, memory: Memory, count: int) -> None:
+        self.memories: list[Any] = [memory, *(copy.deepcopy(memory) for _ in range(count - 1))]
+        self.each, self.best = 1, 0
+
+    @property
+    def given(self) -> Memory:
+        return self.memories[0].given  # type: ignore[no-any-return]
+
+    @property
+    def compiled(self) -> bool:  # type: ignore[override]
+        return bool(self.memories[0].compiled)
+
+    @property
+    def chosen(self) -> Any:
+        return self.memories[self.best]
+
+    def bind(self, like: Any) -> None:
+        for memory in self.memories:
+            memory.bind(like)
+
+    def carry(self, w: Any) -> None:
+        for memory, part in zip(self.memories, self._parts(w), strict=True):
+            memory.carry(part)
+        self.size, self._carries = len(w), True
+
+    def guess(self, tails: Array) -> None:
+        self.each = len(tails) // len(self.memories)
+        for i, memory in enumerate(self.memories):
+            memory.guess(tails[i * self.each : (i + 1) * self.each])
+
+    def accept_drift(self, drift: object, size: int) -> Any:
+        return self.memories[0].accept_drift(drift, size)
+
+    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
+        why: str | None = self.memories[0].loop_obstacle(noise, drift)
+        return why
+
+    def split(self, G: Any, noise: Any = 0.0, forgetting: Any = 1.0, drift: Any = 0.0) -> Any:
+        """noise: R of every guess. forgetting: λ of every memory."""
+        noises = np.reshape(noise, (len(self.memories), self.each))
+        splits = [
+            memory.split(G, float(R[0]) if self.each == 1 else R, fade, drift)
+            for memory, R, fade in zip(self.memories, noises, forgetting, strict=True)
+        ]
+        return SeveralSplit(splits, self.each)
+
+    def fold(self, past: SeveralSplit, move: Any = None) -> None:
+        moves = [None] * len(self.memories) if move is None else move
+        for which, (memory, of_it) in enumerate(zip(self.memories, moves, strict=True)):
+            memory.fold(past.of(which), of_it)
+        self.best = past.guess // self.each
+
+    def walk(
+        self, G: Any, Y: Array, guesses: Any, *, forgetting: Any, drift: Any, most: float
+    ) -> Array:
+        """Each walks by itself; where one stops short, the others go back to where it stopped."""
+        if G.shape[1] < FEW:
+            return np.empty((0, 3 + len(guesses) + Y.shape[1] + guesses.columns))
+        before, told = copy.deepcopy(self.memories), []
+        of_each = zip(self.memories, self._parts(Y), forgetting, strict=True)
+        for i, (memory, labels, fade) in enumerate(of_each):
+            noises = guesses.noises[i * self.each : (i + 1) * self.each]
+            mine = OfOne(noises, guesses.chosen % self.each)
+            told.append(memory.walk(G, labels, mine, forgetting=fade, drift=drift, most=most))
+        done = min(map(len, told))
+        if max(map(len, told)) > done:
+            self.memories = before
+            return self.walk(
+                G[:, :done], Y[:done], guesses, forgetting=forgetting, drift=drift, most=most
+            )
+        self.best = guesses.chosen // self.each
+        return self._joined(told, Y.shape[1] // len(self.memories))
+
+    def _joined(self, told: list[Array], width: int) -> Array:
+        """The records of the best, with the variances and predictions of all."""
+        start, stop = 3 + self.each, 3 + self.each + width
+        best = told[self.best]
+        variances, along_w = ([t[:, a:b] for t in told] for a, b in ((3, start), (start, stop)))
+        return np.hstack([best[:, :3], *variances, *along_w, best[:, stop:]])
+
+    def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
+        which, within = divmod(guess, self.each)
+        return np.asarray(self.memories[which].variance(G, noise, within))
+
+    def _parts(self, w: Any) -> list[Any]:
+        width = w.shape[1] // len(self.memories)
+        return [w[:, i * width : (i + 1) * width] for i in range(len(self.memories))]
+
+    @property
+    def w(self) -> Any:
+        return tall.beside(*(memory.w for memory in self.memories))
+
+    @w.setter
+    def w(self, w: Any) -> None:
+        for memory, part in zip(self.memories, self._parts(w), strict=True):
+            memory.w = part
+
+    @property
+    def reach(self) -> float:
+        return float(max(memory.reach for memory in self.memories))
+
+    @reach.setter
+    def reach(self, reach: float) -> None:
+        for memory in self.memories:
+            memory.reach = reach
+
+    def largest(self) -> float:
+        return float(max(memory.largest() for memory in self.memories))
+
+    @property
+    def rank(self) -> int:
+        return int(self.chosen.rank)
+
+    @property
+    def numbers(self) -> int:
+        return sum(memory.numbers for memory in self.memories)
+
+    @property
+    def lost(self) -> float:
+        return float(self.chosen.lost)
+
+    @property
+    def most(self) -> int | None:
+        most: int | None = self.chosen.most
+        return most
+
+    @property
+    def dropped_per_row(self) -> float:
+        return float(self.chosen.dropped_per_row)
+
+    @property
+    def U(self) -> Any:
+        return self.chosen.U
+
+    @property
+    def sigma(self) -> Array:
+        return np.asarray(self.chosen.sigma)
+
+    @property
+    def P(self) -> Array:
+        return np.asarray(self.chosen.P)
+
+    def settings(self) -> dict[str, Any]:
+        return {"memory": self.given, "count": len(self.memories)}
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays: dict[str, Array] = {}
+        values: list[dict[str, Any]] = []
+        for i, memory in enumerate(self.memories):
+            of_it, more = memory.state()
+            arrays |= {f"{i}.{name}": array for name, array in of_it.items()}
+            values.append(more)
+        return arrays, {"each": values, "best": self.best}
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        for i, (memory, more) in enumerate(zip(self.memories, values["each"], strict=True)):
+            start = f"{i}."
+            of_it = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+            memory.restore(of_it, more)
+        self.best = range(len(self.memories))[int(values["best"])]

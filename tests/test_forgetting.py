@@ -1,0 +1,187 @@
+"""A forgetting λ that chooses itself."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import orfit
+from orfit.learners.onestep import FORGETTINGS
+
+WAYS = ["plain", "compiled"]
+P = 12
+
+
+def moving(rng, step, n=1500, noise=0.3):
+    """Rows whose w wanders by so much at each of them."""
+    X = rng.standard_normal((n, P))
+    W = np.cumsum(step * rng.standard_normal((n, P)), axis=0) + rng.standard_normal(P)
+    return X, (X * W).sum(axis=1) + noise * rng.standard_normal(n)
+
+
+def orfit_limited(**settings):
+    return orfit.ORFit(orfit.Linear(P), 5, noise=0.1, **settings)
+
+
+def orfit_unlimited(**settings):
+    return orfit.ORFit(orfit.Linear(P), noise=0.1, **settings)
+
+
+def frequent(**settings):
+    memory = orfit.memory.FrequentDirections(5)
+    return orfit.ORFit(orfit.Linear(P), memory, noise=0.1, **settings)
+
+
+def interpolating(**settings):
+    return orfit.ORFit(orfit.Linear(P), 5, **settings)
+
+
+def two_heads(**settings):
+    return orfit.ORFit(orfit.Linear(P, heads=2), 5, noise=0.1, **settings)
+
+
+def whole(**settings):
+    return orfit.RLS(orfit.Linear(P), **settings)
+
+
+EVERY = [orfit_limited, orfit_unlimited, frequent, interpolating, two_heads, whole]
+
+
+def labels_for(make, y):
+    return np.column_stack([y, -2 * y]) if make is two_heads else y
+
+
+@pytest.mark.parametrize("make", EVERY)
+@pytest.mark.parametrize("way", WAYS)
+def test_each_is_the_learner_of_that_forgetting(make, way, rng):
+    X, y = moving(rng, 0.05, 300)
+    Y = labels_for(make, y)
+    if make is orfit_unlimited and way == "compiled":
+        pytest.skip("it has no compiled loop")
+    auto = make(forgetting="auto", rows=way)
+    auto.learn_each(X, Y)
+    for memory, fade in zip(auto.memory.memories, FORGETTINGS, strict=True):
+        alone = make(forgetting=fade, rows=way)
+        alone.learn_each(X, Y)
+        np.testing.assert_allclose(memory.w.reshape(alone.w.shape), alone.w, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("make", [orfit_limited, whole])
+@pytest.mark.parametrize("step", [0.0, 0.01, 0.1])
+def test_it_is_as_good_as_the_best_of_them(make, step, rng):
+    X, y = moving(rng, step, 3000)
+    auto = make(forgetting="auto", rows="compiled")
+
+    def error(learner):
+        return np.sqrt(np.mean(learner.learn_each(X, y).residual[1500:] ** 2))
+
+    errors = [error(make(forgetting=fade, rows="compiled")) for fade in FORGETTINGS]
+    assert error(auto) <= 1.03 * min(errors)
+    if step == 0.0:
+        assert auto.forgetting == 1.0
+    if step == 0.1:
+        assert auto.forgetting == 0.95
+
+
+@pytest.mark.parametrize("settings", [{}, {"noise": "auto"}, {"noise": "auto", "tail": "auto"}])
+def test_all_ways_choose_alike(settings, rng):
+    X, y = moving(rng, 0.03, 300)
+    made = []
+    for way in WAYS:
+        learner = orfit.ORFit(orfit.Linear(P), 5, forgetting="auto", rows=way, **settings)
+        updates = learner.learn_each(X, y)
+        made.append((learner.forgetting, learner.noise, learner.w, updates.prediction))
+    single = orfit.ORFit(orfit.Linear(P), 5, forgetting="auto", **settings)
+    predictions = [single.learn(x, label).prediction for x, label in zip(X, y, strict=True)]
+    made.append((single.forgetting, single.noise, single.w, predictions))
+    for fade, noise, w, prediction in made[1:]:
+        assert (fade, noise) == made[0][:2]
+        np.testing.assert_allclose(w, made[0][2], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(prediction, made[0][3], rtol=0, atol=1e-9)
+
+
+def test_where_one_of_them_stops_short_the_others_wait(rng):
+    """A row held for long winds up the smallest λ alone: there the plain step must decide."""
+    X, y = moving(rng, 0.0, 100)
+    X, y = np.vstack([X, np.tile(X[-1], (700, 1)), X]), np.concatenate([y, np.full(700, y[-1]), y])
+    plain, compiled = (whole(forgetting="auto", rows=way) for way in WAYS)
+    told = [learner.learn_each(X, y) for learner in (plain, compiled)]
+    assert plain.memory.memories[-1].width.wound
+    assert not plain.memory.memories[1].width.wound
+    np.testing.assert_allclose(told[1].prediction, told[0].prediction, rtol=0, atol=1e-6)
+    for fade, memory in zip(FORGETTINGS, compiled.memory.memories, strict=True):
+        alone = whole(forgetting=fade)
+        alone.learn_each(X, y)
+        np.testing.assert_allclose(memory.w[:, 0], alone.w, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [orfit_limited, orfit_unlimited, two_heads, whole])
+def test_saved_copied_or_pickled_it_goes_on_bit_by_bit(make, rng, tmp_path):
+    X, y = moving(rng, 0.05, 200)
+    Y = labels_for(make, y)
+    first = make(forgetting="auto")
+    first.learn_each(X[:101], Y[:101])
+    first.save(tmp_path / "half")
+    others = [orfit.load(tmp_path / "half"), copy.deepcopy(first)]
+    others.append(pickle.loads(pickle.dumps(first)))
+    first.learn_each(X[101:], Y[101:])
+    for other in others:
+        other.learn_each(X[101:], Y[101:])
+        np.testing.assert_array_equal(other.memory.w, first.memory.w)
+        assert other.forgetting == first.forgetting
+        np.testing.assert_array_equal(other.scale, first.scale)
+        np.testing.assert_array_equal(other.predict(X), first.predict(X))
+
+
+def test_a_refused_row_changes_none_of_them(rng):
+    X, y = moving(rng, 0.05, 64)
+    learner, other = (interpolating(forgetting="auto", rows="compiled") for _ in range(2))
+    X[40] = 1e-200
+    y[40] = 1e308
+    with pytest.raises(ValueError, match="overflow"):
+        learner.learn_each(X, y)
+    other.learn_each(X[:40], y[:40])
+    assert learner.seen == 40
+    np.testing.assert_array_equal(learner.memory.w, other.memory.w)
+
+
+def test_what_it_tells_is_told_of_the_one_that_is_used(rng):
+    X, y = moving(rng, 0.1, 500)
+    auto, alone = orfit_limited(forgetting="auto"), orfit_limited(forgetting=0.95)
+    for learner in (auto, alone):
+        learner.learn_each(X, y)
+    assert auto.forgetting == 0.95
+    np.testing.assert_allclose(auto.predict(X[:5], std="mean")[0], alone.predict(X[:5]))
+    np.testing.assert_allclose(auto.memory.sigma, alone.memory.sigma)
+    np.testing.assert_allclose(np.abs(auto.memory.U.T @ alone.memory.U), np.eye(5), atol=1e-9)
+    spread = [learner.predict(X[:5], std=True)[1] for learner in (auto, alone)]
+    np.testing.assert_allclose(*spread)
+    assert auto.memory.numbers == len(FORGETTINGS) * alone.memory.numbers
+    assert "auto" in repr(auto)
+
+
+def test_blocks_are_learned_as_well(rng):
+    X, y = moving(rng, 0.05, 300)
+    auto = orfit_limited(forgetting="auto")
+    for start in range(0, 300, 30):
+        auto.learn_batch(X[start : start + 30], y[start : start + 30])
+    alone = orfit_limited(forgetting=0.99)
+    for start in range(0, 300, 30):
+        alone.learn_batch(X[start : start + 30], y[start : start + 30])
+    np.testing.assert_allclose(auto.memory.memories[2].w[:, 0], alone.w, rtol=0, atol=1e-10)
+
+
+def test_what_cannot_be_compared_is_refused():
+    memory = orfit.memory.Principal(3)
+    with pytest.raises(ValueError, match='a number or "auto"'):
+        orfit.ORFit(orfit.Linear(P), memory, forgetting="automatic")
+    with pytest.raises(ValueError, match="coordinates"):
+        orfit.ORFit(orfit.Linear(P), memory, forgetting="auto", rows="coordinates")
+    first = orfit.ORFit(orfit.Linear(P), orfit.memory.Principal(3), forgetting="auto")
+    with pytest.raises(ValueError, match="another learner"):
+        orfit.ORFit(orfit.Linear(P), first.memory.memories[0], forgetting="auto")
+    with pytest.raises(ValueError, match="two learners"):
+        first.forgetting = 0.9
+    with pytest.raises(ValueError, match="two learners"):
+        orfit_limited().forgetting = "auto"

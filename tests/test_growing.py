@@ -1,0 +1,109 @@
+"""A memory that grows as far as the stream is worth it."""
+
+import numpy as np
+import pytest
+
+import orfit
+from orfit.memory import Growing
+
+WAYS = ["plain", "compiled", "coordinates"]
+
+
+def low_rank(rng, n, p, rank, noise=0.3):
+    X = rng.standard_normal((n, rank)) @ rng.standard_normal((rank, p)) / np.sqrt(rank)
+    X += 0.003 * rng.standard_normal((n, p))
+    return X, X @ rng.standard_normal(p) / np.sqrt(p) + noise * rng.standard_normal(n)
+
+
+def spectrum(rng, n, p, noise=0.3):
+    X = rng.standard_normal((n, p)) / np.sqrt(np.arange(1, p + 1))
+    return X, X @ rng.standard_normal(p) + noise * rng.standard_normal(n)
+
+
+def test_it_stops_where_the_stream_has_no_more(rng):
+    X, y = low_rank(rng, 2000, 200, 25)
+    learner = orfit.ORFit(orfit.Linear(200), "auto", noise=0.1, rows="compiled")
+    learner.learn_each(X, y)
+    assert 25 <= learner.memory.rank <= 50
+
+
+def test_it_grows_where_there_is_more_to_know(rng):
+    X, y = spectrum(rng, 3000, 200)
+    auto, few = (
+        orfit.ORFit(orfit.Linear(200), m, noise=0.1, rows="compiled") for m in ("auto", 10)
+    )
+    for learner in (auto, few):
+        learner.learn_each(X[:2000], y[:2000])
+    ridge = np.linalg.solve(X[:2000].T @ X[:2000] + 0.1 * np.eye(200), X[:2000].T @ y[:2000])
+
+    def error(predicted):
+        return np.sqrt(np.mean((predicted - y[2000:]) ** 2))
+
+    assert auto.memory.rank > 50
+    assert error(auto.predict(X[2000:])) < 1.1 * error(X[2000:] @ ridge)
+    assert error(auto.predict(X[2000:])) < error(few.predict(X[2000:]))
+
+
+@pytest.mark.parametrize("settings", [{}, {"noise": 0.1}, {"noise": 0.1, "tail": False}])
+def test_it_never_has_more_than_it_may(settings, rng):
+    X, y = spectrum(rng, 400, 60)
+    learner = orfit.ORFit(orfit.Linear(60), Growing(most=23), **settings)
+    ranks = learner.learn_each(X, y).rank
+    assert max(ranks) == 23 == learner.memory.most
+    assert max(ranks[:31]) == 10
+    assert (np.diff(ranks) >= 0).all()
+
+
+@pytest.mark.parametrize("settings", [{"noise": 0.1}, {"noise": "auto"}, {}])
+def test_all_ways_grow_alike(settings, rng):
+    X, y = spectrum(rng, 400, 60)
+    made = []
+    for way in WAYS:
+        learner = orfit.ORFit(orfit.Linear(60), Growing(50), rows=way, **settings)
+        predictions = learner.learn_each(X, y).prediction
+        made.append((learner.memory.rank, learner.w, predictions))
+    single = orfit.ORFit(orfit.Linear(60), Growing(50), **settings)
+    predictions = np.array([single.learn(x, z).prediction for x, z in zip(X, y, strict=True)])
+    made.append((single.memory.rank, single.w, predictions))
+    for rank, w, prediction in made[1:]:
+        assert rank == made[0][0]
+        np.testing.assert_allclose(w, made[0][1], rtol=0, atol=1e-8)
+        np.testing.assert_allclose(prediction, made[0][2], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_saved_in_the_middle_it_goes_on_bit_by_bit(way, rng, tmp_path):
+    X, y = spectrum(rng, 300, 40)
+    whole = orfit.ORFit(orfit.Linear(40), "auto", noise="auto", rows=way)
+    whole.learn_each(X[:107], y[:107])
+    whole.save(tmp_path / "half")
+    half = orfit.load(tmp_path / "half")
+    for learner in (whole, half):
+        learner.learn_each(X[107:], y[107:])
+    np.testing.assert_array_equal(half.memory.w, whole.memory.w)
+    assert half.memory.rank == whole.memory.rank
+
+
+def test_blocks_let_it_grow_too(rng):
+    X, y = spectrum(rng, 600, 60)
+    learner = orfit.ORFit(orfit.Linear(60), "auto", noise=0.1)
+    for start in range(0, 600, 50):
+        learner.learn_batch(X[start : start + 50], y[start : start + 50])
+    assert learner.memory.rank > 20
+
+
+def test_everything_at_once_chooses_itself(rng):
+    X, y = spectrum(rng, 300, 40)
+    settings = {"noise": "auto", "tail": "auto", "forgetting": "auto"}
+    ways = [
+        orfit.ORFit(orfit.Linear(40), "auto", rows=way, **settings) for way in ("plain", "compiled")
+    ]
+    told = [learner.learn_each(X, y).prediction for learner in ways]
+    np.testing.assert_allclose(*told, rtol=0, atol=1e-8)
+
+
+def test_another_word_is_refused():
+    with pytest.raises(ValueError, match='"auto"'):
+        orfit.ORFit(orfit.Linear(4), "automatic")
+    with pytest.raises(ValueError, match="most"):
+        Growing(0)

@@ -87,10 +87,6 @@ def scikit_learn(name, label=float):
     return X, np.array([label(one) for one in y], dtype=float)
 
 
-def column_from_others(table, name):
-    return table.drop(columns=name).to_numpy(float), table[name].to_numpy(float)
-
-
 def el_nino():
     months = statsmodels_table("elnino").drop(columns="YEAR").to_numpy(float)
     return lagged(months.reshape(-1), 12)
@@ -122,6 +118,11 @@ def cars():
     return np.column_stack(X).astype(float), table["Miles_per_Gallon"].to_numpy(float)
 
 
+def doctor_visits():
+    table = statsmodels_table("randhie")
+    return table.drop(columns="mdvis").to_numpy(float), table["mdvis"].to_numpy(float)
+
+
 STREAMS = {
     "airline passengers": lambda: lagged(river_series("AirlinePassengers"), 12),
     "sunspots": lambda: lagged(statsmodels_table("sunspots")["SUNACTIVITY"], 12),
@@ -136,8 +137,7 @@ STREAMS = {
     "solar flares": lambda: river_rows("SolarFlare", lambda y: y["c-class-flares"]),
     "cars": cars,
     "diabetes": lambda: scikit_learn("diabetes"),
-    "affairs": lambda: column_from_others(statsmodels_table("fair"), "affairs"),
-    "doctor visits": lambda: column_from_others(statsmodels_table("randhie"), "mdvis"),
+    "doctor visits": doctor_visits,
     "phishing": lambda: river_rows("Phishing"),
     "image: path or not": lambda: river_rows("ImageSegments", lambda y: y == "path"),
     "bananas": lambda: river_rows("Bananas"),

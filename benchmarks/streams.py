@@ -174,8 +174,8 @@ def draw(results):
         for place in places[:-1]:
             axis.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
         axis.set_xscale("log")
-        axis.set_xlim(right=3)
-        ticks = [0.03, 0.1, 0.3, 1, 3]
+        axis.set_xlim(0.08, 3)
+        ticks = [0.1, 0.3, 1, 3]
         axis.set_xticks(ticks, [*map(str, ticks[:-1]), "≥ 3"])
         axis.minorticks_off()
         axis.set_title(f"{TITLES[features]}, in order")

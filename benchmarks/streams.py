@@ -108,7 +108,7 @@ def errors_of(predicted, y):
         squares = (predicted - y) ** 2
     parts = {"second half": squares[len(y) // 2 :], "whole": squares[1:]}
     roots = {part: float(np.sqrt(np.mean(values))) for part, values in parts.items()}
-    return {part: root if np.isfinite(root) else None for part, root in roots.items()}
+    return {part: float(f"{x:.6g}") if np.isfinite(x) else None for part, x in roots.items()}
 
 
 def relative(results, setting, learner, part="second half"):

@@ -195,7 +195,7 @@ def shown_ratio(ratio):
 
 
 def table_of(results, setting):
-    """Streams by learners; the smallest error but for hindsight is bold."""
+    """Streams by learners; the smallest error shown, but for hindsight, is bold."""
     names = [name for name in SHOWN if name in learners_of(setting[1])]
     ratios = np.array([relative(results, setting, name) for name in names]).T
     online = np.array([name not in HINDSIGHT for name in names])
@@ -205,8 +205,8 @@ def table_of(results, setting):
     ]
     for (name, of_stream), row in zip(results["streams"].items(), ratios, strict=True):
         cells = [shown_ratio(ratio) for ratio in row]
-        best = int(np.argmin(np.where(online, row, np.inf)))
-        cells[best] = f"**{cells[best]}**"
+        best = cells[int(np.argmin(np.where(online, row, np.inf)))]
+        cells = [f"**{c}**" if c == best and on else c for c, on in zip(cells, online, strict=True)]
         size = [f"{of_stream['rows']:,}", str(of_stream["inputs"])]
         lines.append("| " + " | ".join([name, *size, *cells]) + " |")
     return lines

@@ -2,7 +2,7 @@ PYTHON ?= python3
 # A virtual environment's own pip may be missing (Debian splits it off): the outer one serves it.
 PIP := $(PYTHON) -m pip --python .venv/bin/python --quiet --disable-pip-version-check
 
-.PHONY: demo reproduce test bench setup clean
+.PHONY: demo reproduce test bench bench-streams setup clean
 
 demo: .venv/demo
 	.venv/bin/orfit reproduce limited digits
@@ -21,6 +21,9 @@ test: .venv/dev
 
 bench: .venv/bench
 	.venv/bin/python benchmarks/run.py
+
+bench-streams: .venv/bench
+	.venv/bin/python benchmarks/streams.py
 
 setup: .venv/dev
 

@@ -14,7 +14,7 @@ from numba import njit
 
 from orfit import gram, tail
 from orfit.kernels.long import fold, gram_of, length_of, read, threads
-from orfit.kernels.loops import SETTINGS, accumulate, compiled, dot, shared
+from orfit.kernels.loops import SETTINGS, compiled, dot, multiply, shared
 from orfit.kernels.secular import LARGE, rank_one
 
 __all__ = ["rank_one", "threads", "walk"]
@@ -29,14 +29,13 @@ FINGERPRINT = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).he
 
 @shared
 def turn_shared(start, stop, out, V, W, turned):
-    mine = turned[start:stop]
-    accumulate(V[start:stop], stop - start, V.shape[1], W, 0, mine, 0, W.shape[1])
+    multiply(V[start:stop], W, W.shape[1], turned[start:stop])
 
 
 @compiled
 def turned(V, W, threads):
     """V W."""
-    made = np.zeros((len(V), W.shape[1]))
+    made = np.empty((len(V), W.shape[1]))
     turn_shared(len(V), np.empty((threads if len(V) >= LARGE else 1, 0)), (V, W, made))
     return made
 

@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
-from numba.extending import overload, register_jitable
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload, register_jitable
 
 from orfit import gram, tail
 
@@ -128,12 +130,86 @@ def accumulate(K, n, m, source, begin, out, start, width):
         add_combination(source, m, begin, end, K[i], out[i, start:stop])
 
 
+# Of a tile, whose sums stay in registers: 12 vectors, and 4 more for what is added to them.
+ROWS, COLUMNS, LANES = 4, 12, 4
+
+
+@intrinsic
+def tile(typing, left, first, panel, out, column):
+    """out[first : first + ROWS, column : column + COLUMNS] ← left[first : first + ROWS] panel.
+
+    Written in vectors: from loops over numbers the sums go to memory and back, at half the speed.
+    """
+    arrays = (left, panel, out)
+    if not all(array.layout == "C" and array.dtype == types.float64 for array in arrays):
+        return None
+
+    def generate(context, builder, signature, values):
+        at, across = values[1], values[4]
+        L, P, O = (
+            context.make_array(signature.args[i])(context, builder, values[i]) for i in (0, 2, 3)
+        )
+        vector, index, lane = ir.VectorType(ir.DoubleType(), LANES), at.type, ir.IntType(32)
+        undefined = ir.Constant(vector, ir.Undefined)
+        everywhere = ir.Constant(ir.VectorType(lane, LANES), [0] * LANES)
+        rows, parts = range(ROWS), range(COLUMNS // LANES)
+
+        def row(array, i):
+            width = builder.extract_value(array.shape, 1)
+            return builder.gep(array.data, [builder.mul(i, width)])
+
+        def vectors(start):
+            start = builder.bitcast(start, vector.as_pointer())
+            return [builder.gep(start, [index(part)]) for part in parts]
+
+        zero = ir.Constant(vector, [0.0] * LANES)
+        sums = [[cgutils.alloca_once_value(builder, zero) for _ in parts] for _ in rows]
+        lefts = [row(L, builder.add(at, index(r))) for r in rows]
+        with cgutils.for_range(builder, builder.extract_value(L.shape, 1)) as loop:
+            rights = [builder.load(source, align=8) for source in vectors(row(P, loop.index))]
+            for r in rows:
+                number = builder.load(builder.gep(lefts[r], [loop.index]))
+                number = builder.insert_element(undefined, number, lane(0))
+                number = builder.shuffle_vector(number, undefined, everywhere)
+                for part in parts:
+                    term = builder.fmul(number, rights[part], flags=["contract"])
+                    total = builder.fadd(builder.load(sums[r][part]), term, flags=["contract"])
+                    builder.store(total, sums[r][part])
+        for r in rows:
+            start = builder.gep(row(O, builder.add(at, index(r))), [across])
+            for part, target in zip(parts, vectors(start), strict=True):
+                builder.store(builder.load(sums[r][part]), target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(left, types.intp, panel, out, types.intp), generate
+
+
+@compiled
+def multiply(V, W, width, out):
+    """out ← V W, for so many columns of W. The last tiles overlap those before them."""
+    n, m = V.shape
+    if n < ROWS or width < COLUMNS:
+        out[:] = 0
+        accumulate(V, n, m, W, 0, out, 0, width)
+        return
+    panel = np.empty((m, COLUMNS))  # lies in the first cache
+    for start in range(0, width, COLUMNS):
+        begin = min(start, width - COLUMNS)
+        for l in range(m):
+            panel[l] = W[l, begin : begin + COLUMNS]
+        for i in range(0, n, ROWS):
+            tile(V, min(i, n - ROWS), panel, out, begin)  # type: ignore[call-arg]
+
+
 @overload(gram.products)
 def _(X, A):
     def products(X, A):
         out = np.zeros((len(X), len(A)))
-        for i in range(len(X)):
-            add_products(A, len(A), 0, X.shape[1], X[i], out[i])
+        if len(X) < ROWS:
+            for i in range(len(X)):
+                add_products(A, len(A), 0, X.shape[1], X[i], out[i])
+        else:
+            multiply(X, A.T.copy(), len(A), out)
         return out
 
     return products
@@ -142,8 +218,8 @@ def _(X, A):
 @overload(gram.combinations)
 def _(C, A):
     def combinations(C, A):
-        out = np.zeros((len(C), A.shape[1]))
-        accumulate(C, len(C), C.shape[1], A, 0, out, 0, A.shape[1])
+        out = np.empty((len(C), A.shape[1]))
+        multiply(C, A, A.shape[1], out)
         return out
 
     return combinations
@@ -154,8 +230,11 @@ def _(X, M):
     def times_gram(X, M):
         s = X.shape[1]
         out = np.zeros((len(X), s))
-        for i in range(len(X)):
-            add_products(M, s, 0, s, X[i], out[i])
+        if len(X) < ROWS:
+            for i in range(len(X)):
+                add_products(M, s, 0, s, X[i], out[i])
+        else:
+            multiply(X, M, s, out)
         return out
 
     return times_gram

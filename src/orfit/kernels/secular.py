@@ -10,22 +10,22 @@ LARGE = 64  # so many roots are shared among threads
 
 
 @compiled
-def secular_root(s, z2, i, delta):
-    """The i-th root λ of 1 + Σ z_j² / (s_j² − λ) = 0, s rising, as delta_j = s_j² − λ.
+def secular_root(s, z2, i, inverse):
+    """The i-th root λ of 1 + Σ z_j² / (s_j² − λ) = 0, s falling, as inverse_j = 1 / (s_j² − λ).
 
-    It lies between s_i² and s_(i+1)² (the last one below s_i² + Σ z²). Distances are measured from
-    the nearer pole, so that each delta has full relative accuracy; the iteration fits a rational
+    It lies between s_i² and s_(i−1)² (the first one below s_0² + Σ z²). Distances are measured from
+    the nearer pole, so that each has full relative accuracy; the iteration fits a rational
     function with the poles at both ends, the nearer one with its own weight (the fixed weight
     method; Li 1993), inside a shrinking bracket.
     """
     n = len(s)
-    last = i == n - 1
-    if last:
+    first = i == 0
+    if first:
         gap = 0.0
         for j in range(n):
             gap += z2[j]
     else:
-        gap = (s[i + 1] - s[i]) * (s[i + 1] + s[i])
+        gap = (s[i - 1] - s[i]) * (s[i - 1] + s[i])
     # Which end is nearer? f rises, so its sign in the middle tells; the rest of the sum there,
     # beside the two poles, gives the first guess.
     middle, f = 0.5 * gap, 1.0
@@ -33,10 +33,10 @@ def secular_root(s, z2, i, delta):
     for j in range(n):
         f += z2[j] / ((s[j] - pole) * (s[j] + pole) - middle)
     below = z2[i]
-    above = 0.0 if last else z2[i + 1]
+    above = 0.0 if first else z2[i - 1]
     rest = f + (below - above) / middle
     origin = i
-    if last:
+    if first:
         low, high = (middle, gap) if f < 0 else (0.0, middle)
         tau = below / rest if rest > 0 else gap
     elif f >= 0:
@@ -45,7 +45,7 @@ def secular_root(s, z2, i, delta):
         root = np.sqrt(max(a * a - 4 * b * rest, 0.0))
         tau = 2 * b / (a + root) if a > 0 else (a - root) / (2 * rest)
     else:
-        origin = i + 1
+        origin = i - 1
         low, high = -middle, 0.0
         a, b = rest * gap - below - above, above * gap
         root = np.sqrt(max(a * a + 4 * b * rest, 0.0))
@@ -57,28 +57,27 @@ def secular_root(s, z2, i, delta):
         f = size = 1.0
         slope = 0.0
         for j in range(n):
-            delta[j] = (s[j] - pole) * (s[j] + pole) - tau
-            inverse = 1 / delta[j]
-            term = z2[j] * inverse
+            inverse[j] = 1 / ((s[j] - pole) * (s[j] + pole) - tau)
+            term = z2[j] * inverse[j]
             f += term
             size += abs(term)
-            slope += term * inverse
+            slope += term * inverse[j]
         if abs(f) <= 4 * EPS * n * size:
             break
         if f < 0:
             low = tau
         else:
             high = tau
-        near = delta[i]
-        if last:
+        near = (s[i] - pole) * (s[i] + pole) - tau
+        if first:
             c = f - slope * near
             step = near + slope * near * near / c if c > 0 else np.inf
         else:
-            far = delta[i + 1]
+            far = (s[i - 1] - pole) * (s[i - 1] + pole) - tau
             if origin == i:
                 c = f - far * slope - z2[i] / near * ((near - far) / near)
             else:
-                c = f - near * slope - z2[i + 1] / far * ((far - near) / far)
+                c = f - near * slope - z2[i - 1] / far * ((far - near) / far)
             a = (near + far) * f - near * far * slope
             b = near * far * f
             root = np.sqrt(max(a * a - 4 * b * c, 0.0))
@@ -92,9 +91,9 @@ def secular_root(s, z2, i, delta):
 
 
 @shared
-def secular_roots(start, stop, out, s, z2, delta):
+def secular_roots(start, stop, out, s, z2, inverse):
     for i in range(start, stop):
-        secular_root(s, z2, i, delta[i])
+        secular_root(s, z2, i, inverse[i])
 
 
 @compiled
@@ -118,11 +117,11 @@ def rank_one(sigma, z, threads):
     is small beside its own scale, not beside the largest: each root is as accurate as its data are.
     """
     n = len(sigma)
-    values, vectors, work = np.empty(n), np.zeros((n, n)), np.empty((n + 7, n))
+    work, inverse = np.empty((7, n)), np.empty((n, n))
     s, z1, t, z2 = work[0], work[1], work[2], work[3]
     again, found, angle = work[4], work[5], work[6]
     order = np.empty((4, n), np.int64)
-    poles, fixed = order[0], order[1]  # what is left after deflation, rising; what is done already
+    poles, fixed = order[0], order[1]  # what is left after deflation, falling; what is done already
     largest = sigma[0]
     for j in range(n):
         largest = max(largest, abs(z[j]))
@@ -152,45 +151,46 @@ def rank_one(sigma, z, threads):
         else:
             poles[r] = j
             r += 1
+    poles[:r] = poles[:r][::-1].copy()
     for j in range(r):
         t[j] = s[poles[j]]
         z2[j] = z1[poles[j]] ** 2
-    delta = work[7:]  # delta[i, j] = t_j² − λ_i
-    secular_roots(r, np.empty((threads if r >= LARGE else 1, 0)), (t[:r], z2[:r], delta))
+    # inverse[i, j] = 1 / (t_j² − λ_i): to divide takes longer than all else.
+    secular_roots(r, np.empty((threads if r >= LARGE else 1, 0)), (t[:r], z2[:r], inverse))
     for i in range(r):
-        found[i] = np.sqrt(max(t[i] * t[i] - delta[i, i], 0.0))
-        again[i] = -delta[r - 1, i]
-    for i in range(d):
-        found[r + i] = s[fixed[i]]
-    for i in range(r - 1):
-        row, lower, upper = delta[i], t[i], t[i + 1]
-        for j in range(i + 1):
-            again[j] *= -row[j] / ((upper - t[j]) * (upper + t[j]))
-        for j in range(i + 1, r):
-            again[j] *= row[j] / ((t[j] - lower) * (t[j] + lower))
+        found[i] = np.sqrt(max(t[i] * t[i] - 1 / inverse[i, i], 0.0))
+        again[i] = -1 / inverse[0, i]
+    for i in range(1, r):
+        row, lower, upper = inverse[i], t[i], t[i - 1]
+        for j in range(r):
+            pole = lower if j < i else upper
+            again[j] /= row[j] * (t[j] - pole) * (t[j] + pole)
     for j in range(r):
         again[j] = np.copysign(np.sqrt(max(again[j], 0.0)), z1[poles[j]])
-    # Roots rise with their poles; what was deflated is merged in. Where nothing was, i is the rank.
+    for i in range(r):
+        row, length = inverse[i], 0.0
+        for j in range(r):
+            length += (row[j] * again[j]) ** 2
+        length = 1 / np.sqrt(length)
+        for j in range(r):
+            row[j] *= again[j] * length
+    if d == 0:
+        return found * largest, inverse
+    # What was deflated is merged in.
+    for i in range(d):
+        found[r + i] = s[fixed[i]]
+    values, vectors = np.empty(n), np.zeros((n, n))
     for i in range(n):
-        rank = n - 1 - i
-        if d > 0:
-            rank = 0
-            for other in range(n):
-                if found[other] > found[i] or (found[other] == found[i] and other > i):
-                    rank += 1
+        rank = 0
+        for other in range(n):
+            if found[other] > found[i] or (found[other] == found[i] and other < i):
+                rank += 1
         values[rank] = found[i] * largest
-        vector = vectors[rank]
         if i < r:
-            row = delta[i]
-            length = 0.0
             for j in range(r):
-                row[j] = again[j] / row[j]
-                length += row[j] * row[j]
-            length = 1 / np.sqrt(length)
-            for j in range(r):
-                vector[poles[j]] = row[j] * length
+                vectors[rank, poles[j]] = inverse[i, j]
         else:
-            vector[fixed[i - r]] = 1.0
+            vectors[rank, fixed[i - r]] = 1.0
     for step in range(turns - 1, -1, -1):
         before, j = order[2, step], order[3, step]
         cosine, sine = np.cos(angle[step]), np.sin(angle[step])

@@ -83,8 +83,10 @@ class Learner(ABC):
 
     def learn(self, x: object, y: object) -> Update:
         """Learn one datapoint: x (d,), y a number or (c,)."""
-        X = self._inputs("x", x)[None]
-        self._check_inputs("x", X, one=True)
+        inputs = self._inputs("x", x)
+        X = inputs[None]
+        if inputs.shape != self._input_shape:
+            self._check_inputs("x", X, one=True)
         update = self._learn_one(X, self._labels("y", y, X, one=True))
         self._watch(update)
         return update
@@ -227,8 +229,9 @@ class Learner(ABC):
 
     def _count(self, X: Array, Y: Array) -> None:
         """Take note of datapoints that have been learned."""
+        if not self._seen:
+            self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
         self._seen += len(X)
-        self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
         inputs = self._inputs("X", X)
@@ -262,17 +265,18 @@ class Learner(ABC):
         """F, the residual and G, at w."""
         F, residual, G = self._model.observe(w, X, Y)
         self._check(F, G)
+        self.check_finite(F, G)
         return F, residual, G
 
     def _check(self, F: Array, G: Any) -> None:
-        """Refuse gradients that have not the shape that they should, and no numbers."""
-        columns = len(F) if self.model.heads is not None else F.size
-        if tuple(G.shape) != (self.model.size, columns):
+        """Refuse gradients that have not the shape that they should."""
+        model = self.model
+        columns = F.size if model.heads is None else len(F)
+        if G.shape != (model.size, columns):
             raise ValueError(
                 f"the model's linearize must return a gradient of shape "
                 f"({self.model.size}, {columns}); it returned {tuple(G.shape)}"
             )
-        self.check_finite(F, G)
 
     def check_finite(self, F: Array, G: Any) -> None:
         """Refuse predictions that are no numbers."""

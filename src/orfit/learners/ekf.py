@@ -161,8 +161,9 @@ class EKF(OneStep):
         return update
 
     def _count(self, X: Any, Y: Array) -> None:
-        missing = np.isnan(Y).reshape(len(Y), -1).all(axis=1)
-        super()._count(X[~missing] if missing.any() else X, Y)
+        if not door.finite(Y):
+            X = X[~np.isnan(Y).reshape(len(Y), -1).all(axis=1)]
+        super()._count(X, Y)
 
     def _measure(self, X: Any, Y: Array) -> Update:
         """Learn what is there of a block, now."""

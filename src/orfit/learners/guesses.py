@@ -25,6 +25,7 @@ LATELY = 100  # rows, of what is compared with all that
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
 INTERVAL = 32  # rows between decisions, but for the first, at 1, 2, 4, ...
+WAITING = 256  # gradients that wait to be counted together
 
 
 class Guesses:
@@ -96,7 +97,7 @@ class Guesses:
     @property
     def until_decision(self) -> int:
         """After so many rows another guess may be chosen."""
-        if len(self) == 1:
+        if len(self.noises) == 1:
             return 1 << 30
         if not self._settled:  # whoever comes first says in what unit to guess
             return 1
@@ -120,7 +121,7 @@ class Guesses:
             return
         self._waiting.append((residual, variance, whitened))
         self._gradients_waiting += len(residual)
-        if decide or self._gradients_waiting >= INTERVAL:
+        if decide or self._gradients_waiting >= WAITING:
             self._count()
         if decide:
             # Of those that are as good as the best, the calmest: the most noise.

@@ -77,7 +77,7 @@ class NTKRLS(OneStep):
 
     @property
     def fading(self) -> float:
-        return self.forgetting or 1.0
+        return self._forgetting or 1.0
 
     def settings(self) -> dict[str, Any]:
         return {"forgetting": self.forgetting} | super().settings()

@@ -67,7 +67,15 @@ class Memory(ABC):
         return f"{self!r} has no compiled loop; Principal, FrequentDirections and Dense have"
 
     def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: Any, most: float
+        self,
+        G: Any,
+        F: Array,
+        Y: Array,
+        guesses: Any,
+        *,
+        forgetting: float,
+        drift: Any,
+        most: float,
     ) -> Array:
         """Learn G's columns one after another, compiled."""
         raise NotImplementedError

@@ -1,7 +1,6 @@
 """Keep the principal directions: incremental PCA."""
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -37,10 +36,7 @@ class Principal(Bounded):
         if "trim" in vars(cls):
             cls.compiled = False
 
-    def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: float, most: float
-    ) -> Array:
-        return walk(self, G, Y, guesses, forgetting=forgetting, drift=drift, most=most)
+    walk = walk
 
     def trim(self) -> None:
         """U is in principal axes, falling: the last go."""

@@ -1,6 +1,7 @@
-"""The yardstick: alg:orfit_ipca typed straight from the paper in plain NumPy, for c = 1."""
+"""The yardsticks: alg:orfit_ipca typed straight from the paper, for c = 1, and textbook RLS."""
 
 import numpy as np
+from scipy.linalg import blas
 
 
 class Verbatim:
@@ -28,3 +29,16 @@ class Verbatim:
         U_tilde, Sigma, _ = np.linalg.svd(bordered)
         U = np.column_stack([U, g_orth]) @ U_tilde
         self.U, self.Sigma, self.w = U[:, : self.m], Sigma[: self.m], w
+
+
+class FiveLines:
+    """Recursive least squares as a control engineer writes it: P in one triangle, BLAS."""
+
+    def __init__(self, p):
+        self.P, self.w = np.eye(p, order="F"), np.zeros(p)
+
+    def learn(self, x, y):
+        Px = blas.dsymv(1.0, self.P, x)
+        total = 1.0 + x @ Px
+        self.w += Px * ((y - self.w @ x) / total)
+        self.P = blas.dsyr(-1.0 / total, Px, a=self.P, overwrite_a=True)

@@ -404,7 +404,7 @@ def test_masked_values_are_not_numbers():
 
 def test_a_learner_shows_what_it_is():
     learner = orfit.ORFit(orfit.Linear(3, heads=2), 2, noise=0.5)
-    expected = "<ORFit(Linear(3, heads=2), Principal(m=2), noise=0.5, forgetting=1.0), seen=0>"
+    expected = "<ORFit(Linear(3, heads=2), Principal(m=2), noise=0.5), seen=0>"
     assert repr(learner) == expected
 
 

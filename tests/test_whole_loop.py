@@ -116,3 +116,19 @@ def test_rows_go_on_by_the_loop_after_a_while():
     assert orfit.RLS(orfit.Linear(8)).way(2000) == "compiled"
     assert orfit.EKF(orfit.Linear(8), noise=1.0).way(2000) == "compiled"
     assert orfit.RLS(orfit.Linear(8), forgetting=0).way(2000) == "plain"
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.9])
+def test_reading_P_between_rows_changes_no_bit(forgetting, rng):
+    """A row changes L when the next one reads it, or whoever asks for L."""
+    X, y = rng.standard_normal((20, 7)), rng.standard_normal(20)
+    made = (orfit.RLS(orfit.Linear(7), forgetting=forgetting, rows="compiled") for _ in range(3))
+    read, unread, together = made
+    together.learn_each(X, y)
+    for x, label in zip(X, y, strict=True):
+        read.learn(x, label)
+        unread.learn(x, label)
+        read.memory.P  # noqa: B018
+    for learner in (read, unread):
+        assert (learner.w == together.w).all()
+        assert (learner.memory.L == together.memory.L).all()

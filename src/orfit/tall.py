@@ -34,8 +34,8 @@ ROUNDING = 100.0
 
 GEMV = {np.dtype(np.float32): blas.sgemv, np.dtype(np.float64): blas.dgemv}
 GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
-SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
 DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
+SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
 
 
 def numpy_dtype(A: Any) -> np.dtype[Any]:
@@ -93,10 +93,15 @@ def to_numpy(A: Any) -> Array:
     return np.asarray(A)
 
 
-@functools.singledispatch
-def shared(A: Any) -> Array | None:
+def shared(A: Any) -> Any:
     """The same memory as a NumPy array; None where there is no such thing."""
-    return A if isinstance(A, np.ndarray) else None
+    return A if isinstance(A, np.ndarray) else shared_of_another(A)
+
+
+@functools.singledispatch
+def shared_of_another(A: Any) -> Array | None:
+    """The same, of another kind of array."""
+    return None
 
 
 @functools.singledispatch

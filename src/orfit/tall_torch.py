@@ -49,7 +49,7 @@ def _(A: Tensor) -> Array:
     return np.asarray(A.detach().cpu())
 
 
-@tall.shared.register
+@tall.shared_of_another.register
 def _(A: Tensor) -> Array | None:
     return A.detach().numpy() if A.device.type == "cpu" else None
 

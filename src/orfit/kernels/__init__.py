@@ -54,8 +54,8 @@ def made_by(makers, a):
 def row_loop(fingerprint):
     @njit(cache=True, **SETTINGS)
     def walk(
-        rows, stored, W, M, makers, exact, sigma, m, shrinks, known, free, base, shift, folds, X, Y,
-        noises, tailed, chosen, fading, drift, cutoff, safe, most_lost, most, records, threads,
+        rows, stored, W, M, makers, exact, sigma, m, shrinks, known, free, base, shift, folds, X, F,
+        Y, noises, tailed, chosen, fading, drift, cutoff, safe, most_lost, most, records, threads,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
@@ -67,9 +67,10 @@ def row_loop(fingerprint):
         while nothing has been dropped and there is no noise. known: a `Tail`, which is kept where
         `free`, the number of directions that are not remembered, is positive. noises (e) and tailed
         (e, whether with the tail): the guesses, of which one is chosen; each has q = b / e columns
-        of w and of Y (n×b). fading: the root of `forgetting`. safe: lengths whose squares are
-        numbers. most: what steps may reach. records (n×(3 + e + b + q)): for each row |Δw|,
-        novelty, rank, the variance of each guess, b predictions, and the q conflicts of the chosen.
+        of w, of Y (n×b), the labels, and of F, what is predicted where w = 0. fading: the root of
+        `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. records
+        (n×(3 + e + 2b + q)): for each row |Δw|, novelty, rank, the variance of each guess, b
+        predictions, b residuals, and the q conflicts of the chosen.
         threads: how many share the p dimension.
         Returns stored, W, exact, sigma, known, shift, folds, the energy that was dropped, how
         far steps went, and how many rows were learned: fewer than all where the next one is not for
@@ -95,7 +96,8 @@ def row_loop(fingerprint):
             scale = 1 / size if size > 0 else 0.0
             raw = scale * products[:stored].copy().reshape(1, stored)
             for h in range(len(base)):
-                f[h] = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
+                along_w = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
+                f[h] = F[row, h] + along_w
             # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
             C, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
@@ -141,10 +143,11 @@ def row_loop(fingerprint):
                     residual = Y[row, h] - f[h]
                     alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
                     records[row, 3 + guesses + h] = f[h]
+                    records[row, 3 + guesses + len(base) + h] = residual
                     step = np.hypot(step, alpha[h])
                     if guess == chosen:
                         unfitted = residual * (R / total) if 0 < total < np.inf else residual
-                        records[row, 3 + guesses + len(base) + h - guess * q] = unfitted
+                        records[row, 3 + guesses + 2 * len(base) + h - guess * q] = unfitted
                 records[row, 3 + guess] = norm * norm * total if norm > 0 else noise
                 everything = np.hypot(everything, step)
                 if guess == chosen:

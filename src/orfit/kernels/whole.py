@@ -1,107 +1,119 @@
 """The row loop of a memory that keeps the whole P = L Lᵀ, compiled.
 
 `walk` is `OneStep._learn` on `Dense`, row after row, with noise > 0: the same steps and decisions,
-for one column. A row changes L when the next one reads it, so that each of many rows costs one read
-and one write of L.
+for one column. A row changes L when the next one reads it, be it in another call, so that each
+costs one read and one write of L.
 """
 
 import numpy as np
 from numba import njit
 
 from orfit.kernels import FINGERPRINT
-from orfit.kernels.loops import SETTINGS, add_combination, add_products, compiled, dot
-
-GROUP = 4  # columns of L that are worked on at a time
+from orfit.kernels.loops import SETTINGS, compiled, dot
 
 
 @compiled
-def change(columns, scale, u, v):
-    """L ← scale (L − u vᵀ) for some of L's columns, four at a time: u is read once for four."""
+def pass_four(columns, scale, u, v, g, next_u, next_v):
+    """`sweep` over four columns: u, g and u' are read once for all."""
     number = columns.dtype.type
-    s, whole = number(scale), len(columns) - len(columns) % 4
-    for j in range(0, whole, 4):
-        a, b = number(scale * v[j]), number(scale * v[j + 1])
-        c, d = number(scale * v[j + 2]), number(scale * v[j + 3])
-        r0, r1, r2, r3 = columns[j], columns[j + 1], columns[j + 2], columns[j + 3]
-        for i in range(len(u)):
-            r0[i] = s * r0[i] - a * u[i]
-            r1[i] = s * r1[i] - b * u[i]
-            r2[i] = s * r2[i] - c * u[i]
-            r3[i] = s * r3[i] - d * u[i]
-    for j in range(whole, len(columns)):
-        a, r0 = number(scale * v[j]), columns[j]
-        for i in range(len(u)):
-            r0[i] = s * r0[i] - a * u[i]
+    s, a, b = number(scale), number(scale * v[0]), number(scale * v[1])
+    c, d = number(scale * v[2]), number(scale * v[3])
+    r0, r1, r2, r3 = columns[0], columns[1], columns[2], columns[3]
+    e = f = h = k = number(0)
+    for i in range(len(g)):
+        r0[i] = s * r0[i] - a * u[i]
+        r1[i] = s * r1[i] - b * u[i]
+        r2[i] = s * r2[i] - c * u[i]
+        r3[i] = s * r3[i] - d * u[i]
+        e += r0[i] * g[i]
+        f += r1[i] * g[i]
+        h += r2[i] * g[i]
+        k += r3[i] * g[i]
+    for i in range(len(g)):
+        next_u[i] += e * r0[i] + f * r1[i] + h * r2[i] + k * r3[i]
+    next_v[0], next_v[1], next_v[2], next_v[3] = e, f, h, k
 
 
 @compiled
-def see(columns, g, u, v):
-    """v ← Lᵀ g and u ← u + L v for some of L's columns."""
-    v[:] = 0
-    add_products(columns, len(columns), 0, len(g), g, v)
-    add_combination(columns, len(columns), 0, len(g), v, u)
+def pass_one(column, scale, u, v, g, next_u):
+    """The same over a single one; its v'."""
+    number = column.dtype.type
+    s, a, e = number(scale), number(scale * v), number(0)
+    for i in range(len(g)):
+        column[i] = s * column[i] - a * u[i]
+        e += column[i] * g[i]
+    for i in range(len(g)):
+        next_u[i] += e * column[i]
+    return e
 
 
 @compiled
-def sweep(columns, changes, scale, u, v, sees, g, next_u, next_v):
-    """`change` all columns of L where it `changes`, then `see` them by g where g `sees`.
+def sweep(columns, scale, u, v, g, next_u, next_v):
+    """L ← scale (L − u vᵀ), then v' ← Lᵀ g and u' ← L v': one read and one write of L.
 
-    A few at a time: what is read stays in a cache until it has been used.
+    A few columns at a time: what is read stays in a cache until it has been used.
     """
     next_u[:] = 0
-    for begin in range(0, len(columns), GROUP):
-        some = slice(begin, min(begin + GROUP, len(columns)))
-        if changes:
-            change(columns[some], scale, u, v[some])
-        if sees:
-            see(columns[some], g, next_u, next_v[some])
+    whole = len(columns) - len(columns) % 4
+    for j in range(0, whole, 4):
+        few = slice(j, j + 4)
+        pass_four(columns[few], scale, u, v[few], g, next_u, next_v[few])
+    for j in range(whole, len(columns)):
+        next_v[j] = pass_one(columns[j], scale, u, v[j], g, next_u)
 
 
 def row_loop(fingerprint):
     @njit(cache=True, **SETTINGS)
-    def walk(columns, w, X, Y, noise, fade, bound, prior, limit, room, cutoff, safe, most, records):
+    def walk(
+        columns, late, scale, w, X, F, Y, noise, fade, bound, prior, limit, room, safe, most,
+        records,
+    ):  # fmt: skip
         """Learn the rows of X one after another.
 
-        columns (L's, p×p) and w (q×p) are changed in place. fade: the root of 1 / `forgetting`.
-        bound, prior: how wide L is and was (`Width`). limit, room: so wide it may be, and so wide
-        divided by a row's length. safe: lengths whose squares are numbers. most: what steps may
-        reach. records (n×(4 + 2q)): for each row |Δw|, novelty, rank, variance, q predictions, q
-        conflicts.
-        Returns how many rows were learned, fewer than all where the next one is not for this loop,
-        and how far they moved w.
+        columns (L's, p×p), late and w (q×p) are changed in place. late: u and v of the row
+        before, by which L is still to be changed, with its `scale`; without rows that is all that
+        is done. F (n×q): what is predicted where w = 0. Y: the labels. fade: the root of 1 /
+        `forgetting`. bound, prior: how wide L is and was (`Width`). limit, room: so wide it may be,
+        and so wide divided by a row's length. safe: lengths whose squares are numbers, and the
+        share of a length that is no rounding. most: what steps may reach. records (n×(4 + 3q)): for
+        each row |Δw|, novelty, rank, variance, q predictions, q residuals, q conflicts.
+        Returns how many rows were learned, fewer than all where the next one is not for this loop
+        (nothing is late then), and how far they moved w.
         """
         fingerprint  # noqa: B018
         p, q, row, moved = len(columns), len(w), 0, 0.0
-        residual = np.empty(q)
-        u, v = np.empty(p, columns.dtype), np.empty(p, columns.dtype)
-        next_u, next_v = np.empty_like(u), np.empty_like(v)
+        u, v, ahead = late[0], late[1], np.empty_like(late)
+        next_u, next_v = ahead[0], ahead[1]
+        if not len(X):
+            sweep(columns, scale, u, v, u, next_u, next_v)
         while row < len(X):
             g = X[row]
-            sweep(columns, row > 0, fade, u, v, True, g, next_u, next_v)
+            sweep(columns, scale, u, v, g, next_u, next_v)
             u, v, next_u, next_v = next_u, next_v, u, v
-            bound *= fade
+            scale, bound = fade, bound * fade
             norm, seen, wide = np.sqrt(dot(g, g)), np.sqrt(dot(v, v)), np.sqrt(dot(u, u))
             within = safe[0] < norm < safe[1] and safe[0] < seen < safe[1] and wide < safe[1]
             if not within or bound > limit or bound * norm > room:
                 break
             # T of `DenseSplit`, and what of it is no rounding.
             t = fade * seen
-            if t <= cutoff * prior * norm:
+            if t <= safe[2] * prior * norm:
                 t = 0.0
             total, step = t * t + noise, 0.0
             for h in range(q):
-                f = dot(w[h], g)
-                residual[h] = Y[row, h] - f
+                f = F[row, h] + dot(w[h], g)
+                residual = Y[row, h] - f
                 records[row, 4 + h] = f
-                records[row, 4 + q + h] = residual[h] * (noise / total)
-                step = np.hypot(step, residual[h])
+                records[row, 4 + q + h] = residual
+                records[row, 4 + 2 * q + h] = residual * (noise / total)
+                step = np.hypot(step, residual)
             gain = fade * fade / total if t > 0 else 0.0
             step *= gain * wide
             if not moved + step < most:  # so it is where a prediction is no number
                 break
             moved += step
             for h in range(q):
-                a = columns.dtype.type(gain * residual[h])
+                a = columns.dtype.type(gain * records[row, 4 + q + h])
                 for i in range(p):
                     w[h, i] += a * u[i]
             records[row, 0] = step
@@ -112,8 +124,7 @@ def row_loop(fingerprint):
             share = 1 - np.sqrt(noise / total) if t > 0 else 0.0
             u *= columns.dtype.type(share / seen / seen)
             row += 1
-        else:  # the last one has none after it
-            sweep(columns, row > 0, fade, u, v, False, u, next_u, next_v)
+        late[0], late[1] = u, v
         return row, moved
 
     return walk

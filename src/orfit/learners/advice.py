@@ -8,6 +8,7 @@ import numpy as np
 from orfit.door import Array
 
 ROWS = 100  # after which columns are judged
+ROUNDING = 1e-12  # of the largest column: one below is rounding, and says nothing
 APART = 1e4  # a ratio of columns that raw units have, and standardised ones have not
 
 
@@ -26,7 +27,7 @@ class ScaleWarning(UserWarning):
 def advise(message: str, category: type[UserWarning]) -> None:
     """Warn at the line of the caller's own code."""
     depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("orfit."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("orfit."):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, category, stacklevel=depth + 1)
 
@@ -34,8 +35,9 @@ def advise(message: str, category: type[UserWarning]) -> None:
 class Columns:
     """How large the columns of the first rows are; when they were enough, they are judged once."""
 
-    def __init__(self) -> None:
-        self.rows, self._largest = 0, np.zeros(0)
+    def __init__(self, compared: bool) -> None:
+        """compared: whether columns of x are what parameters of one prior belong to."""
+        self.rows, self._largest = 0 if compared else ROWS, np.zeros(0)
 
     @property
     def waits(self) -> bool:
@@ -52,12 +54,12 @@ class Columns:
             self._judge()
 
     def _judge(self) -> None:
-        known = np.flatnonzero(self._largest)
+        known = np.flatnonzero(self._largest > ROUNDING * self._largest.max())
         if not len(known):
             return
         sizes = self._largest[known].astype(float)
         least, most = sizes.argmin(), sizes.argmax()
-        if sizes[most] > APART * sizes[least]:
+        if sizes[most] / APART > sizes[least]:
             advise(
                 f"column {known[most]} of x reaches {sizes[most]:.1g}, column {known[least]} only "
                 f"{sizes[least]:.1g}: what a small column says is hardly learned. Divide each by "

@@ -39,7 +39,11 @@ class Learner(ABC):
         self._origin = None if memory is None else self._model.origin
         self._carrier: Any = Plain() if memory is None else memory
         self._carrier.carry(self._carried(start))
-        self._seen, self._columns = 0, Columns()
+        alike = memory is None or memory.one_prior
+        self._seen, self._columns = (
+            0,
+            Columns(model.linear and model.input_shape is not None and alike),
+        )
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
         self._label_shape = () if model.heads is None else (model.heads,)
@@ -84,8 +88,10 @@ class Learner(ABC):
 
     def learn(self, x: object, y: object) -> Update:
         """Learn one datapoint: x (d,), y a number or (c,)."""
-        X = self._inputs("x", x)[None]
-        self._check_inputs("x", X, one=True)
+        inputs = self._inputs("x", x)
+        X = inputs[None]
+        if inputs.shape != self._input_shape:
+            self._check_inputs("x", X, one=True)
         update = self._learn_one(X, self._labels("y", y, X, one=True))
         self._watch(update)
         return update
@@ -228,10 +234,11 @@ class Learner(ABC):
 
     def _count(self, X: Array, Y: Array) -> None:
         """Take note of datapoints that have been learned."""
+        if not self._seen:
+            self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
         self._seen += len(X)
         if self._columns.waits:
             self._columns.look(X)
-        self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
         inputs = self._inputs("X", X)
@@ -265,17 +272,18 @@ class Learner(ABC):
         """F, the residual and G, at w."""
         F, residual, G = self._model.observe(w, X, Y)
         self._check(F, G)
+        self.check_finite(F, G)
         return F, residual, G
 
     def _check(self, F: Array, G: Any) -> None:
-        """Refuse gradients that have not the shape that they should, and no numbers."""
-        columns = len(F) if self.model.heads is not None else F.size
-        if tuple(G.shape) != (self.model.size, columns):
+        """Refuse gradients that have not the shape that they should."""
+        model = self.model
+        columns = F.size if model.heads is None else len(F)
+        if G.shape != (model.size, columns):
             raise ValueError(
                 f"the model's linearize must return a gradient of shape "
                 f"({self.model.size}, {columns}); it returned {tuple(G.shape)}"
             )
-        self.check_finite(F, G)
 
     def check_finite(self, F: Array, G: Any) -> None:
         """Refuse predictions that are no numbers."""

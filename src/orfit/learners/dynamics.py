@@ -35,6 +35,11 @@ class Dynamics:
             self.B = B.copy()
 
     @property
+    def turns(self) -> bool:
+        """Whether A is more than a number."""
+        return self.function is not None or np.ndim(self.A) == 2
+
+    @property
     def moves(self) -> bool:
         return (
             self.function is not None or self.B is not None or np.ndim(self.A) == 2 or self.A != 1
@@ -92,6 +97,7 @@ def _square(name: str, dynamics: Any, size: int) -> Any:
     """A, checked, as a copy."""
     if sparse.issparse(dynamics):
         A = sparse.csr_array(dynamics, dtype=float, copy=True)
+        A.sum_duplicates()
         door.numbers(name, A.data)
     else:
         A = door.numbers(name, dynamics).copy()

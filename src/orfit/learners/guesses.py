@@ -26,6 +26,7 @@ AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no
 MOST = 1e300  # beyond, squares count as this
 FIRST = 32  # rows, after each of which another guess may be chosen
 INTERVAL = 8  # rows between decisions later
+WAITING = 256  # gradients that wait to be counted together
 
 
 class Guesses:
@@ -106,7 +107,7 @@ class Guesses:
     @property
     def until_decision(self) -> int:
         """After so many rows another guess may be chosen."""
-        if len(self) == 1:
+        if len(self.noises) == 1:
             return 1 << 30
         if not self._settled:  # whoever comes first says in what unit to guess
             return 1
@@ -130,7 +131,7 @@ class Guesses:
             return
         self._waiting.append((residual, variance, whitened))
         self._gradients_waiting += len(residual)
-        if decide or self._gradients_waiting >= INTERVAL:
+        if decide or self._gradients_waiting >= WAITING:
             self._count()
         if decide:
             self.chosen = self._best()
@@ -244,7 +245,7 @@ class Guesses:
         self.error = taken(arrays, "guesses.error", np.float64, count)
         self.excess = taken(arrays, "guesses.excess", np.float64, count)
         self.spread = taken(arrays, "guesses.spread", np.float64, 4, count, self.columns)
-        self.unit, self.chosen = values["unit"], int(values["chosen"])
+        self.unit, self.chosen = values["unit"], range(count)[int(values["chosen"])]
         if self.unit is not None:
             self._measured(int(self.unit))
             self._settled = True

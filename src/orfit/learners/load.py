@@ -36,7 +36,7 @@ def load(
         no file holds; it must be like the saved one.
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
     rows: how to learn rows from now on; as before, unless given.
-    dynamics: needed where those of a saved EKF are a function.
+    dynamics: needed where those of the saved learner are a function, or a sparse matrix.
     """
     if model is not None:
         completed(model)

@@ -10,8 +10,9 @@ from orfit.learners.dynamics import Dynamics
 from orfit.learners.onestep import OneStep
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
+from orfit.memory import Memory
 from orfit.memory.drift import drifts
-from orfit.models import Model, completed
+from orfit.models import CompleteModel, Model, completed
 
 
 class Moving(OneStep):
@@ -49,18 +50,38 @@ class Moving(OneStep):
                 A if dynamics is None else dynamics, B if control is None else control, size
             )
         Q = self.drift if drift is None else self._checked_drift(drift, self.memory, size)
-        self._check_motion(usual, Q)
-        self._advance(usual, u, Q)
+        if u is None and not (usual.moves or drifts(Q)):
+            return
+        self._check_motion(usual, self.memory)
+        if self.fading != 1:
+            raise ValueError(
+                "time goes on by itself only where nothing fades: forgetting must be 1"
+            )
+        before = self.memory.snapshot()
+        try:
+            self._advance(usual, u, Q)
+            self._look_for_ways()  # of which there may be fewer now
+        except BaseException:
+            self.memory.go_back(before)
+            raise
         self._advanced = True
 
-    def _check_motion(self, dynamics: Dynamics, drift: Any) -> None:
-        """Refuse a step in time that P cannot take."""
-        if dynamics.moves and not self.memory.moves:
-            raise ValueError(f"{self.memory!r} stands still: its P cannot take a step in time")
+    def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
+        super()._check_guesses(model, memory)
+        self._check_motion(self._dynamics, memory)
 
-    def _look_for_ways(self) -> None:
-        self._check_motion(self._dynamics, self.drift)  # the noise may have changed
-        super()._look_for_ways()
+    def _check_motion(self, dynamics: Dynamics, memory: Memory) -> None:
+        """Refuse a step in time that P cannot take."""
+        if dynamics.turns and not memory.moves:
+            raise ValueError(
+                f"{memory.given!r} stands still: its P cannot be moved by a matrix; "
+                "Principal, which a number m stands for, and EKF can"
+            )
+
+    def _change(self, **settings: Any) -> None:
+        if "_noises" in settings and self._dynamics.moves and self.seen:
+            raise ValueError("what is known is in units of the noise: with dynamics it stays")
+        super()._change(**settings)
 
     def _advance(self, dynamics: Dynamics, u: object, Q: Any) -> None:
         w, A = dynamics.moved(self._w, u)
@@ -74,7 +95,7 @@ class Moving(OneStep):
     @property
     def may_miss(self) -> bool:
         """Whether labels may be missing: where time goes on by itself."""
-        return self._dynamics.moves or drifts(self.drift)
+        return (self._dynamics.moves or drifts(self.drift)) and self.fading == 1
 
     def _labels(self, name: str, y: object, X: Any, one: bool) -> Array:
         """y, where NaN stands for what was not measured, and None for nothing at all."""
@@ -112,8 +133,9 @@ class Moving(OneStep):
         return update
 
     def _count(self, X: Any, Y: Array) -> None:
-        missing = np.isnan(Y).reshape(len(Y), -1).all(axis=1)
-        super()._count(X[~missing] if missing.any() else X, Y)
+        if not door.finite(Y):
+            X = X[~np.isnan(Y).reshape(len(Y), -1).all(axis=1)]
+        super()._count(X, Y)
 
     def _measure(self, X: Any, Y: Array) -> Update:
         """Learn what is there of a block, now."""

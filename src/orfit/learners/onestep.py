@@ -221,7 +221,9 @@ class OneStep(Learner):
 
     def outputs(self, Y: Array) -> int:
         """How many gradients each datapoint has."""
-        return 1 if self.model.heads is not None else max(1, math.prod(Y.shape[1:]))
+        if Y.ndim == 1 or self.model.heads is not None:
+            return 1
+        return max(1, math.prod(Y.shape[1:]))
 
     def _learn_rows(self, X: Any, Y: Array) -> Updates:
         outputs = self.outputs(Y)
@@ -236,7 +238,7 @@ class OneStep(Learner):
         return Updates.joined(updates, Y)
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
-        if self._chosen(1, self.outputs(Y)) is COMPILED:
+        if self._way is not COORDINATES and self.alone(1, self.outputs(Y)) is COMPILED:
             return COMPILED.learn_one(self, X, Y)
         return super()._learn_one(X, Y)
 
@@ -291,6 +293,7 @@ class OneStep(Learner):
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
         super().restore(arrays, header)
         self.guesses.restore(arrays, header["guesses"])
+        self._look_for_ways()  # which may depend on what became of the memory
 
     def settings(self) -> dict[str, Any]:
         """λ, the drift and the way of rows, where they are not as usual."""
@@ -306,13 +309,16 @@ class OneStep(Learner):
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """Of a linear model, F at its origin, the labels and G, all of the right shapes."""
         offset, labels, G = self._model.affine(X, Y)
-        check_labels(labels, offset)
+        if labels.shape != offset.shape:
+            check_labels(labels, offset)
         self._check(offset, G)
         return offset, labels, G
 
     def count_recorded(self, records: Array, X: Any, Y: Array, refused: ValueError | None) -> None:
         """Take note of rows that were learned, before one that was refused."""
-        if len(records):
+        if len(records) == len(X):
+            self._count(X, Y)
+        elif len(records):
             self._count(X[: len(records)], Y[: len(records)])
         if refused is not None:
             raise refused

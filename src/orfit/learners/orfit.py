@@ -96,17 +96,28 @@ class ORFit(Moving):
 
     def _checked_drift(self, drift: object, memory: Memory, size: int) -> Any:
         Q = super()._checked_drift(drift, memory, size)
-        if Q and (self.guesses.noise == 0 or len(self.guesses) > 1):
-            raise ValueError("drift is in units of the noise: with it, noise must be a number > 0")
+        if Q:
+            self._check_unit("drift")
         return Q
 
-    def _check_motion(self, dynamics: Dynamics, drift: Any) -> None:
-        super()._check_motion(dynamics, drift)
-        self._checked_drift(drift, self.memory, self.model.size)
-        if dynamics.moves and (self.guesses.noise == 0 or len(self.guesses) > 1):
-            raise ValueError(
-                "dynamics move P, which is in units of the noise: noise must be a number > 0"
-            )
+    def _check_unit(self, name: str) -> None:
+        """P is known in units of the noise: there must be one."""
+        if self.guesses.noise == 0 or len(self.guesses) > 1:
+            raise ValueError(f'with {name}, noise must be a number > 0, and nothing "auto"')
+
+    def _check_motion(self, dynamics: Dynamics, memory: Memory) -> None:
+        super()._check_motion(dynamics, memory)
+        if dynamics.moves:
+            self._check_unit("dynamics")
+            if self.fading != 1:
+                raise ValueError("dynamics say how the past fades: forgetting must be 1")
+        if dynamics.turns and not self.guesses.tails.all():
+            raise ValueError("a matrix moves what is outside the memory too: tail must be True")
+
+    def _look_for_ways(self) -> None:
+        self._checked_drift(self.drift, self.memory, self.model.size)  # the noise may have changed
+        self._check_motion(self._dynamics, self.memory)
+        super()._look_for_ways()
 
     def _count(self, X: Array, Y: Array) -> None:
         super()._count(X, Y)

@@ -17,8 +17,10 @@ from orfit.learners.update import Update, Updates
 from orfit.memory.frame import split
 
 if TYPE_CHECKING:
-    from orfit.learners.guesses import Guesses
     from orfit.learners.onestep import OneStep
+
+
+DOUBLE = np.dtype(np.float64)
 
 
 class WayError(ValueError):
@@ -72,21 +74,21 @@ class Compiled:
         return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
-        records, labels = self._records(learner, X, Y)
-        return Updates.of_records(records, labels, learner.per_gradient(labels))
-
-    def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
-        """The same for a single row, with less around it."""
-        records, labels = self._records(learner, X, Y)
-        return Update.of_record(records[0], labels[0], learner.per_gradient(labels)[1:])
-
-    def _records(self, learner: "OneStep", X: Any, Y: Array) -> tuple[Array, Array]:
-        """What is told of each row, and the labels."""
         offset, labels, G = learner.affine(X, Y)
         F, wanted = learner.tiled(offset), learner.tiled(labels)
-        records, refused = walk_on(learner, learner.memory, G, F, wanted - F)
+        records, refused = walk_on(learner, learner.memory, G, F, wanted)
         learner.count_recorded(records, X, Y, refused)
-        return records, labels
+        return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
+
+    def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
+        """The same for a single row, of which there is one piece."""
+        offset, labels, G = learner.affine(X, Y)
+        F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
+        records, refused = walk_piece(learner, learner.memory, G, F, wanted), None
+        if not len(records):
+            records, refused = each_on(learner, learner.memory, G, F, wanted)
+        learner.count_recorded(records, X, Y, refused)
+        return Update.of_record(records[0], labels.shape[1:], learner.model.heads)
 
 
 class Coordinates:
@@ -124,11 +126,11 @@ class Coordinates:
             return alone.learn(learner, X, Y)
         inside = memory.inside(parts)
         Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
-        learn, wanted = walk_on if alone is COMPILED else each_on, learner.tiled(labels) - F
+        learn, wanted = walk_on if alone is COMPILED else each_on, learner.tiled(labels)
         records, refused = learn(learner, inside, Z, F, wanted, Z.shape[1] // len(X))
         memory.take_over(inside, parts)
         learner.count_recorded(records, X, Y, refused)
-        return Updates.of_records(records, labels, learner.per_gradient(labels))
+        return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
 
 
 def each_on(
@@ -136,7 +138,7 @@ def each_on(
 ) -> tuple[Array, ValueError | None]:
     """Learn blocks of G's columns one after another, up to one that is refused: why it was.
 
-    F: what w predicts for each column where this memory carries zero. wanted: the labels less F.
+    F: what w predicts for each column where this memory carries zero. wanted: the labels.
     """
     records: list[list[float]] = []
     guesses = learner.guesses
@@ -144,16 +146,16 @@ def each_on(
         block = slice(start, start + columns)
         try:
             past = learner.split(memory, G[:, block])
-            learner.check_finite(past.along_w, G)
-            residual = wanted[block] - past.along_w
+            predictions = F[block] + past.along_w
+            learner.check_finite(predictions, G)
+            residual = wanted[block] - predictions
             came = step(memory, past, residual, guesses, learner.most)
         except ValueError as error:
-            width = 3 + columns + 2 * columns * guesses.columns
+            width = 3 + columns + 3 * columns * guesses.columns
             return np.array(records).reshape(len(records), width), error
-        prediction = (F[block] + past.along_w)[:, guesses.mine]
-        variance = came.variance[:, guesses.chosen]
-        row = [came.length, past.novelty, memory.rank, *variance]
-        records.append([*row, *prediction.ravel(), *came.left.ravel()])
+        row = [came.length, past.novelty, memory.rank, *came.variance[:, guesses.chosen]]
+        told = predictions[:, guesses.mine], residual[:, guesses.mine], came.left
+        records.append([*row, *(number for part in told for number in part.ravel())])
         guesses.take(1, residual, came.variance, came.whitened)
     return np.array(records), None
 
@@ -162,15 +164,14 @@ def walk_on(
     learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int = 1
 ) -> tuple[Array, ValueError | None]:
     """The same by the compiled loop; where it stops, the plain step decides on the next row."""
+    F, wanted = ready(F), ready(wanted)
     pieces: list[Array] = []
-    done, refused, guesses = 0, None, learner.guesses
+    done, refused = 0, None
     while done < len(wanted) and refused is None:
-        piece = slice(done, min(len(wanted), done + guesses.until_decision))
-        guesses.measure(G[:, piece])
-        ages = {"forgetting": learner.fading, "drift": learner.drift}
-        records = memory.walk(G[:, piece], wanted[piece], guesses, **ages, most=learner.most)
-        here, done = slice(done, done + len(records)), done + len(records)
-        pieces.append(_seen_by_guesses(guesses, records, F[here], wanted[here]))
+        piece = slice(done, min(len(wanted), done + learner.guesses.until_decision))
+        records = walk_piece(learner, memory, G[:, piece], F[piece], wanted[piece])
+        pieces.append(records)
+        done += len(records)
         if done < piece.stop:
             one = slice(done, done + 1)
             row, refused = each_on(learner, memory, G[:, one], F[one], wanted[one])
@@ -179,18 +180,28 @@ def walk_on(
     return np.concatenate(pieces) if len(pieces) > 1 else pieces[0], refused
 
 
-def _seen_by_guesses(guesses: "Guesses", records: Array, F: Array, wanted: Array) -> Array:
-    """Let the guesses take what `kernels.walk` recorded; what the chosen one has of it, and F."""
-    count, width, chosen, mine = len(guesses), wanted.shape[1], guesses.chosen, guesses.mine
-    variance, along_w = records[:, 3 : 3 + count], records[:, 3 + count : 3 + count + width]
-    if not len(records):
-        return records[:, : 4 + 2 * guesses.columns]
-    guesses.take(len(records), wanted - along_w, variance.copy())
-    if count == 1:
-        along_w += F
+def ready(A: Array) -> Array:
+    """A for compiled code, which would be compiled anew for arrays of another kind."""
+    return A if A.dtype == DOUBLE and A.flags.carray else np.array(A, DOUBLE, order="C")
+
+
+def walk_piece(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) -> Array:
+    """Learn rows up to which nothing is decided: what is recorded of the chosen guess."""
+    guesses = learner.guesses
+    guesses.measure(G)
+    fading, drift, most = learner.fading, learner.drift, learner.most
+    records: Array = memory.walk(G, F, wanted, guesses, forgetting=fading, drift=drift, most=most)
+    rows, width, chosen = len(records), wanted.shape[1], guesses.chosen
+    start = 3 + len(guesses.noises)
+    variance, residual = records[:, 3:start], records[:, start + width : start + 2 * width]
+    if rows:
+        guesses.take(rows, residual, variance)  # which may choose another
+    if start == 4:
         return records
-    parts = [records[:, :3], variance[:, [chosen]], (F + along_w)[:, mine]]
-    return np.hstack([*parts, records[:, 3 + count + width :]])
+    mine = slice(chosen * guesses.columns, (chosen + 1) * guesses.columns)
+    prediction, left = records[:, start : start + width], records[:, start + 2 * width :]
+    told = records[:, :3], variance[:, [chosen]], prediction[:, mine], residual[:, mine], left
+    return np.hstack(told)
 
 
 @dataclass(frozen=True)
@@ -212,9 +223,11 @@ class Auto:
 
     def alone(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For a row by itself, as one of so many."""
+        if outputs != 1 or not learner.can(COMPILED):
+            return PLAIN
         seen = learner.seen + rows
         worth = seen >= self.compiled_rows or seen * learner.model.size >= self.compiled_work
-        return COMPILED if worth and outputs == 1 and learner.can(COMPILED) else PLAIN
+        return COMPILED if worth else PLAIN
 
     def choose(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For so many rows, with so many gradients each."""

@@ -9,7 +9,7 @@ import numpy as np
 from orfit.door import Array
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Update:
     """What came of one step.
 
@@ -34,15 +34,15 @@ class Update:
     variance: Any = math.nan
 
     @classmethod
-    def of_record(cls, record: Array, label: Any, per_gradient: tuple[int, ...]) -> "Update":
-        """Of one datapoint with one gradient, from what a compiled loop tells of it."""
-        step, novelty, rank = record[:3].tolist()
-        if not label.shape:
-            prediction, conflict = record[4], record[5]
-        else:
-            prediction, conflict = record[4:].reshape(2, *label.shape)
-        variance = record[3].reshape(per_gradient) if per_gradient else record[3]
-        return cls(prediction, label - prediction, step, novelty, conflict, int(rank), variance)
+    def of_record(cls, record: Array, shape: tuple[int, ...], heads: int | None) -> "Update":
+        """Of one datapoint with one gradient and outputs of this shape (`Updates.of_records`)."""
+        step, novelty, rank, variance, *outputs = record.tolist()
+        if shape:
+            outputs = record[4:].reshape(3, *shape).copy()
+            if heads is None:
+                variance = np.full(shape, variance)
+        prediction, residual, conflict = outputs
+        return cls(prediction, residual, step, novelty, conflict, int(rank), variance)
 
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
@@ -82,13 +82,14 @@ class Updates:
         return cls(**stacked)
 
     @classmethod
-    def of_records(cls, rows: Array, labels: Array, per_gradient: tuple[int, ...]) -> "Updates":
-        """From |Δw|, novelty, rank, variances, predictions and conflicts of each row."""
-        outputs = math.prod(labels.shape[1:])
-        variance, prediction, conflict = np.split(rows[:, 3:], [-2 * outputs, -outputs], axis=1)
-        prediction, conflict = prediction.reshape(labels.shape), conflict.reshape(labels.shape)
-        residual, rank = labels - prediction, rows[:, 2].astype(int)
-        variance = variance.reshape(per_gradient)
+    def of_records(
+        cls, rows: Array, shape: tuple[int, ...], per_gradient: tuple[int, ...]
+    ) -> "Updates":
+        """From |Δw|, novelty, rank, variances, predictions, residuals and conflicts of each row."""
+        rows = rows.copy()  # the learner keeps some of these numbers
+        variance, outputs = np.split(rows[:, 3:], [-3 * math.prod(shape[1:])], axis=1)
+        prediction, residual, conflict = (A.reshape(shape) for A in np.split(outputs, 3, axis=1))
+        rank, variance = rows[:, 2].astype(int), variance.reshape(per_gradient)
         return cls(prediction, residual, rows[:, 0], rows[:, 1], conflict, rank, variance)
 
     @classmethod

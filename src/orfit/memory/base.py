@@ -47,6 +47,7 @@ class Memory(ABC):
     coordinates = False  # whether rows can be learned in coordinates along its directions
     drifts = False  # whether P can grow between gradients
     moves = False  # whether P can take a step in time, `advance`
+    one_prior = True  # whether all parameters have the same
     has_tail = False  # whether it can tell what it dropped
     tailed = np.zeros(1, bool)  # whether it does, for each guess of R; otherwise: as never seen
     _carries = False  # whether it is a learner's
@@ -74,7 +75,15 @@ class Memory(ABC):
         return f"{self!r} has no compiled loop; Principal, FrequentDirections and Dense have"
 
     def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: Any, most: float
+        self,
+        G: Any,
+        F: Array,
+        Y: Array,
+        guesses: Any,
+        *,
+        forgetting: float,
+        drift: Any,
+        most: float,
     ) -> Array:
         """Learn G's columns one after another, compiled."""
         raise NotImplementedError

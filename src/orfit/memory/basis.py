@@ -17,7 +17,7 @@ from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
-from orfit.memory.motion import known, moved, squared_norm
+from orfit.memory.motion import LEAST, shrunk
 from orfit.memory.seen import Triangle
 from orfit.tail import Tail
 
@@ -263,17 +263,18 @@ class Basis(Memory):
         return np.asarray((inside * inside).sum(axis=0) + beyond)
 
     def advance(self, w: Any, A: Any, drift: Any, noise: Any) -> None:
-        sigma, turn = self.seen.axes()
-        variances = noise / (tails.floor(self.tail, noise) + sigma * sigma)
-        rho = tails.share(self.tail, 0, noise, bool(self.tailed[0]))
-        U, K, rho = moved(self.frame.combine(turn), np.diag(variances), rho, A)
-        door.check_finite("P after a step in time", K)
-        variances, turn = np.linalg.eigh(K)
-        gain = squared_norm(A) / len(U) if np.ndim(A) else A * A
-        prior = gain * self.tail.prior + drift
-        energies, self.tail = known(self.tail, variances + drift, rho + drift, prior, noise)
-        self.frame.replace(tall.combine(U, turn))
-        self.seen = self.form.along_axes(np.sqrt(energies))
+        """By a number: any other A is for memories that `moves`."""
+        tail, gamma, drift = self.tail, float(A), max(drift, LEAST)
+        prior = gamma * gamma * tail.prior + drift
+        door.check_finite("P after a step in time", np.array(prior))
+
+        def left(energy: Any) -> Any:
+            return shrunk(energy, tail, noise, gamma, drift)
+
+        share = float(left(tail.level[0]))
+        self.seen, self._lost = self.seen.shrunk(left), share * self._lost
+        level, dropped = share * tail.level, share * tail.dropped
+        self.tail = Tail(level, dropped, share * tail.rows, share * tail.dropping, prior)
         self.w = w
 
     def fold(self, past: BasisSplit, move: Array | None = None) -> None:

@@ -13,7 +13,7 @@ from orfit.door import Array, check_finite, symmetric
 from orfit.memory.base import Carried, Memory, taken
 from orfit.memory.drift import added, checked, drifts, widened
 from orfit.memory.motion import times
-from orfit.memory.whole_loop import walk
+from orfit.memory.whole_loop import settle, walk
 from orfit.memory.windup import Width, cured
 
 
@@ -68,7 +68,7 @@ class Dense(Carried, Memory):
         super().__init__()
         self.prior = door.numbers("prior", prior)
         self._check_prior()
-        self.L = np.empty((0, 0))
+        self.L = np.empty((0, 0))  # which sets `root` and `late`
         self.width = Width(0.0, 0.0, 0.0)
         self._blur = 1.0  # by how much rounding has been magnified
 
@@ -105,9 +105,24 @@ class Dense(Carried, Memory):
         self.width = Width.of_prior(float(1 / np.sqrt(least)), dtype)
 
     @property
+    def L(self) -> Array:
+        """L: `root`, with the change that the compiled loop leaves to whoever reads it next."""
+        if self.late is not None:
+            settle(self)
+        return self.root
+
+    @L.setter
+    def L(self, L: Array) -> None:
+        self.root, self.late = L, None
+
+    @property
     def P(self) -> Array:
         """P = L Lᵀ, p×p."""
         return np.asarray(self.L @ self.L.T)
+
+    @property
+    def one_prior(self) -> bool:  # type: ignore[override]
+        return self.prior.ndim == 0
 
     @property
     def rank(self) -> int:
@@ -115,7 +130,7 @@ class Dense(Carried, Memory):
 
     @property
     def numbers(self) -> int:
-        return self.L.size
+        return self.root.size
 
     def accept_drift(self, drift: object, size: int) -> Any:
         return checked(drift, size)
@@ -125,10 +140,7 @@ class Dense(Carried, Memory):
             return "with drift each row takes a QR, which LAPACK does"
         return None if noise > 0 else "without noise, what is rounding is told by the plain step"
 
-    def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: Any, most: float
-    ) -> Array:
-        return walk(self, G, Y, noise=guesses.noise, forgetting=forgetting, most=most)
+    walk = walk
 
     def split(
         self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0

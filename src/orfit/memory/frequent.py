@@ -16,4 +16,5 @@ class FrequentDirections(Principal):
     """
 
     shrinks = True
+    moves = False
     has_tail = False  # shrinking has taken what was seen off the directions that stay

@@ -46,12 +46,20 @@ class Growing(Principal):
         self._grow(past.parts.C.shape[1], past.guess, past.noise)
 
     def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: float, most: float
+        self,
+        G: Any,
+        F: Array,
+        Y: Array,
+        guesses: Any,
+        *,
+        forgetting: float,
+        drift: float,
+        most: float,
     ) -> Array:
-        ages, told, done = {"forgetting": forgetting, "drift": drift, "most": most}, [], 0
+        ages, told, done = {"forgetting": forgetting, "drift": drift}, [], 0
         while done < len(Y):
             piece = slice(done, min(len(Y), done + self._until_decision))
-            told.append(super().walk(G[:, piece], Y[piece], guesses, **ages))
+            told.append(super().walk(G[:, piece], F[piece], Y[piece], guesses, **ages, most=most))
             self._grow(len(told[-1]), guesses.chosen, guesses.noise)
             done += len(told[-1])
             if done < piece.stop:

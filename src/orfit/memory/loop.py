@@ -1,5 +1,6 @@
 """The compiled row loop on a memory in principal axes."""
 
+import functools
 import math
 from typing import Any
 
@@ -14,16 +15,23 @@ from orfit.tail import Tail
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
 
 
+@functools.cache
+def compiled() -> Any:
+    from orfit import kernels  # with numba, when first needed
+
+    return kernels
+
+
 def rows_of(G: Any) -> Array:
     """G's columns as rows for compiled code, which would be compiled anew for read-only ones."""
-    gradients = tall.shared(G)
-    assert gradients is not None
-    return gradients.T if gradients.flags.writeable else gradients.T.copy()
+    rows: Array = tall.shared(G).T
+    return rows if rows.flags.writeable else rows.copy()
 
 
 def walk(
     memory: Any,
     G: Any,
+    F: Array,
     Y: Array,
     guesses: Any,
     *,
@@ -31,22 +39,19 @@ def walk(
     drift: float,
     most: float,
 ) -> Array:
-    """Learn G's columns one after another: see `kernels.walk`, whose records these are.
+    """`Memory.walk`: see `kernels.walk`, whose records these are.
 
-    Y: n×b. most: what a parameter may reach. Stops short, with fewer records, where a step might
+    F, Y: n×b. most: what a parameter may reach. Stops short, with fewer records, where a step might
     overflow.
     """
-    from orfit import kernels  # with numba, when first needed
-
-    frame = memory.frame
+    kernels, frame = compiled(), memory.frame
     X, rows, base = rows_of(G), tall.shared(frame.rows), tall.shared(frame.base)
-    assert base is not None
     exact = memory.makers(guesses.noise) is not None
     makers = np.zeros(frame.M.shape if exact else (0, 0))
     if exact:
         makers[: frame.stored, : frame.stored] = frame.makers.rows
     count = len(guesses)
-    records = np.empty((len(X), 3 + count + len(base) + len(base) // count))
+    records = np.empty((len(X), 3 + count + 2 * len(base) + len(base) // count))
     # Its coefficients along rows are larger than a step, by what they are shorter.
     most = most * SCALES[X.dtype][0] / math.sqrt(gram.most_lost(X.dtype)) - frame.reach
     stored, W, exact, sigma, tail, shift, folds, lost, moved, learned = kernels.walk(
@@ -65,7 +70,8 @@ def walk(
         frame.shift,
         frame.folds,
         X,
-        np.ascontiguousarray(Y),
+        F,
+        Y,
         guesses.noises,
         memory.tailed,
         guesses.chosen,

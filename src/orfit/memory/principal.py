@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from orfit import door, tall
 from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.basis import BasisSplit, Bounded, energy
 from orfit.memory.loop import walk
+from orfit.memory.motion import LEAST, kept, known, moved
 from orfit.memory.seen import Axes
 from orfit.tail import Tail
 
@@ -29,6 +31,7 @@ class Principal(Bounded):
     """
 
     form = Axes
+    has_moved = False  # whether A has made P another than what was seen makes it
     shrinks = False  # whether the first square that is dropped is taken off those that stay
     compiled = drops_the_least = has_tail = moves = True
 
@@ -37,10 +40,31 @@ class Principal(Bounded):
         if "trim" in vars(cls):
             cls.compiled = False
 
-    def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: float, drift: float, most: float
-    ) -> Array:
-        return walk(self, G, Y, guesses, forgetting=forgetting, drift=drift, most=most)
+    walk = walk
+
+    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
+        return "w has moved by itself" if self.has_moved else super().loop_obstacle(noise, drift)
+
+    def advance(self, w: Any, A: Any, drift: Any, noise: Any) -> None:
+        if np.ndim(A) == 0:
+            super().advance(w, A, drift, noise)
+            return
+        rho = tails.share(self.tail, 0, noise, True)
+        U = np.asarray(tall.to_numpy(self.frame.combine(np.eye(self.rank))), np.float64)
+        U, variances, rho = moved(U, self._variances(noise), rho, A)
+        door.check_finite("P after a step in time", np.array([*variances, rho]))
+        drift = max(drift, LEAST)
+        variances, rho = variances + drift, rho + drift
+        stay, rho = kept(variances, rho, self.m, len(U))
+        energies, self.tail = known(self.tail, variances[stay], rho, noise)
+        order = np.argsort(-energies, kind="stable")
+        self.frame.replace(tall.convert(self.frame.rows, U[:, stay[order]]))
+        self.seen, self.has_moved, self.w = Axes(np.sqrt(energies[order])), True, w
+
+    def _variances(self, noise: float) -> Array:
+        """Of w, along U."""
+        sigma = self.seen.sigma
+        return np.asarray(noise / (tails.floor(self.tail, noise) + sigma * sigma))
 
     def trim(self) -> None:
         """U is in principal axes, falling: the last go."""
@@ -58,11 +82,34 @@ class Principal(Bounded):
         used = past.noise > 0 and past.tailed[past.guess]
         start = past.tail.level[past.guess] if used else 0.0
         sigma, turn = past.seen.grown(past.parts.C, past.parts.T, math.sqrt(start))
-        self._lost -= start * len(past.parts.T)  # of which so much counts as kept again
         self.frame.turn(turn)
         self.seen = Axes(sigma)
+        if self.has_moved:
+            self._trim_in_time(past)
+            return
+        self._lost -= start * len(past.parts.T)  # of which so much counts as kept again
         self.trim()
         self.tail = self._lengthened(past, sigma)
+
+    def _trim_in_time(self, past: BasisSplit) -> None:
+        """Where A has moved P, what was seen least is not what matters least: see `motion`."""
+        self.tail = past.tail
+        if self.rank <= self.m:
+            return
+        variances, rho = self._variances(past.noise), past.loose**2
+        self._lost += energy(self.seen.sigma[self.m :])
+        stay, rho = kept(variances, rho, self.m, self.size or 0)
+        energies, self.tail = known(past.tail, variances[stay], rho, past.noise)
+        self.frame.drop(self.frame.W[stay])
+        self.seen = Axes(np.sqrt(energies))
+
+    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        arrays, values = super().state()
+        return arrays, values | {"moved": self.has_moved}
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        super().restore(arrays, values)
+        self.has_moved = bool(values["moved"])
 
     def _lengthened(self, past: BasisSplit, sigma: Array) -> Tail:
         """The tail, where directions were dropped of those along which sigma was seen."""

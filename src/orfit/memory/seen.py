@@ -105,11 +105,6 @@ class Triangle:
     def axes(self) -> tuple[Array, Array]:
         return small.principal(self.root)
 
-    @classmethod
-    def along_axes(cls, sigma: Array) -> "Triangle":
-        """Singular values along the directions themselves."""
-        return cls({0.0: np.diag(sigma)})
-
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"roots": np.stack([*self.roots.values()])}, {"floors": [*self.roots]}
 
@@ -146,10 +141,6 @@ class Axes:
 
     def axes(self) -> tuple[Array, Array]:
         return self.sigma, np.eye(len(self))
-
-    @classmethod
-    def along_axes(cls, sigma: Array) -> "Axes":
-        return cls(sigma)
 
     def grown(self, C: Array, T: Array, start: float = 0.0) -> tuple[Array, Array]:
         """With gradients [U O] (C; T): new singular values, and the turn of [U O] to their axes.

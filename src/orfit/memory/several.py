@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,10 @@ class Several(Memory):
         return bool(self.memories[0].compiled)
 
     @property
+    def one_prior(self) -> bool:  # type: ignore[override]
+        return bool(self.memories[0].one_prior)
+
+    @property
     def chosen(self) -> Any:
         return self.memories[self.best]
 
@@ -132,32 +137,40 @@ class Several(Memory):
         self.best = past.guess // self.each
 
     def walk(
-        self, G: Any, Y: Array, guesses: Any, *, forgetting: Any, drift: Any, most: float
+        self,
+        G: Any,
+        F: Array,
+        Y: Array,
+        guesses: Any,
+        *,
+        forgetting: Any,
+        drift: Any,
+        most: float,
     ) -> Array:
         """Each walks by itself; where one stops short, the others go back to where it stopped."""
-        if G.shape[1] < FEW:
-            return np.empty((0, 3 + len(guesses) + Y.shape[1] + guesses.columns))
+        if len(Y) < FEW:
+            return np.empty((0, 3 + len(guesses) + 2 * Y.shape[1] + guesses.columns))
         before, told = copy.deepcopy(self.memories), []
-        of_each = zip(self.memories, self._parts(Y), forgetting, strict=True)
-        for i, (memory, labels, fade) in enumerate(of_each):
+        of_each = zip(self.memories, self._parts(F), self._parts(Y), forgetting, strict=True)
+        for i, (memory, known, labels, fade) in enumerate(of_each):
             noises = guesses.noises[i * self.each : (i + 1) * self.each]
             mine = OfOne(noises, guesses.chosen % self.each)
-            told.append(memory.walk(G, labels, mine, forgetting=fade, drift=drift, most=most))
+            numbers = np.ascontiguousarray(known), np.ascontiguousarray(labels)
+            ages = {"forgetting": fade, "drift": drift}
+            told.append(memory.walk(G, *numbers, mine, **ages, most=most))
         done = min(map(len, told))
         if max(map(len, told)) > done:
-            self.memories = before
-            return self.walk(
-                G[:, :done], Y[:done], guesses, forgetting=forgetting, drift=drift, most=most
-            )
+            self.memories, ages = before, {"forgetting": forgetting, "drift": drift}
+            return self.walk(G[:, :done], F[:done], Y[:done], guesses, **ages, most=most)
         self.best = guesses.chosen // self.each
         return self._joined(told, Y.shape[1] // len(self.memories))
 
     def _joined(self, told: list[Array], width: int) -> Array:
-        """The records of the best, with the variances and predictions of all."""
-        start, stop = 3 + self.each, 3 + self.each + width
+        """The records of the best, with the variances, predictions and residuals of all."""
+        ends = np.cumsum([3, self.each, width, width])
+        parts = [[t[:, a:b] for t in told] for a, b in pairwise(ends)]
         best = told[self.best]
-        variances, along_w = ([t[:, a:b] for t in told] for a, b in ((3, start), (start, stop)))
-        return np.hstack([best[:, :3], *variances, *along_w, best[:, stop:]])
+        return np.hstack([best[:, :3], *(t for part in parts for t in part), best[:, ends[-1] :]])
 
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
         which, within = divmod(guess, self.each)

@@ -9,5 +9,3 @@ class Unlimited(Basis):
     Memory grows with the rank of what was seen, up to p×p; past predictions of a linear model do
     not move at all (lem:step). `Principal` bounds the memory.
     """
-
-    moves = True

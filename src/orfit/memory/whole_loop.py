@@ -1,5 +1,6 @@
 """The compiled row loop on the whole P."""
 
+import functools
 import math
 from typing import Any
 
@@ -9,40 +10,72 @@ from orfit import tall
 from orfit.door import Array
 from orfit.memory.loop import rows_of
 
+# Lengths whose squares are numbers, and the share of a length that is no rounding.
+SAFE = {dtype: (*lengths, tall.cutoff(dtype)) for dtype, lengths in tall.SAFE.items()}
 
-def walk(memory: Any, G: Any, Y: Array, *, noise: float, forgetting: float, most: float) -> Array:
-    """Learn G's columns one after another: n×(4 + 2q), see `kernels.whole`.
 
-    Y: n×q. most: what a parameter may reach. Stops short, with fewer records, where the plain step
-    is to decide.
-    """
+@functools.cache
+def kernel() -> Any:
     from orfit.kernels import whole  # with numba, when first needed
 
-    X, w = rows_of(G), tall.shared(memory.w)
-    assert w is not None
-    fade, width = 1 / math.sqrt(forgetting), memory.width
+    return whole.walk
+
+
+def walk(
+    memory: Any,
+    G: Any,
+    F: Array,
+    Y: Array,
+    guesses: Any,
+    *,
+    forgetting: float,
+    drift: Any,
+    most: float,
+) -> Array:
+    """Learn G's columns one after another: n×(4 + 3q), see `kernels.whole`.
+
+    F, Y: n×q. most: what a parameter may reach. Stops short, with fewer records, where the plain
+    step is to decide.
+    """
+    X, noise, width = rows_of(G), guesses.noise, memory.width
+    fade = 1 / math.sqrt(forgetting)
     limit = room = math.inf  # what does not fade does not wind up
     if forgetting < 1:
         limit = width.limit(noise, 0.0)
         room = math.inf if width.wound else width.room * math.sqrt(noise)
-    records = np.empty((len(X), 4 + 2 * w.shape[1]))
-    learned, moved = whole.walk(
-        memory.L.T,
-        w.T,
+    scale, late = memory.late or (1.0, np.zeros((2, X.shape[1]), X.dtype))
+    records = np.empty((len(X), 4 + 3 * Y.shape[1]))
+    learned, moved = kernel()(
+        memory.root.T,
+        late,
+        scale,
+        tall.shared(memory.w).T,
         X,
-        np.ascontiguousarray(Y),
+        F,
+        Y,
         noise,
         fade,
         width.bound,
         width.prior,
         limit,
         room,
-        tall.cutoff(X.dtype),
-        tall.SAFE[X.dtype],
+        SAFE[X.dtype],
         most - memory.reach,
         records,
     )
     if fade > 1:
         memory.width = width.faded(fade**learned)
     memory.reach += moved
+    if learned == len(X):
+        memory.late = fade, late
+        return records
+    memory.late = None
     return records[:learned]
+
+
+def settle(memory: Any) -> None:
+    """Change L by the row before, as the next row would."""
+    (scale, late), columns, nothing = memory.late, memory.root.T, np.empty((0, 1))
+    w, X, zeros = tall.shared(memory.w).T, columns[:0], [0.0] * 6
+    kernel()(columns, late, scale, w, X, nothing, nothing, *zeros, SAFE[X.dtype], 0.0, nothing)
+    memory.late = None

@@ -62,7 +62,7 @@ class Linear(Defaults):
         # One gradient is one row, so G has contiguous columns.
         rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
         heads = () if self.heads is None else (self.heads,)
-        return (len(phi), *phi.shape[2:], *heads), rows.T
+        return phi.shape[:1] + phi.shape[2:] + heads, rows.T
 
     def settings(self) -> dict[str, Any]:
         plain = {"size": self._features_size, "heads": self.heads, "bias": self.bias}

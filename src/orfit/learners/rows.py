@@ -198,7 +198,8 @@ class Auto:
     """Chooses the fastest way.
 
     The compiled loop takes about a minute to compile when it is first used on a machine, and a
-    second to load later: it is used by learners that have as many rows, or rows × parameters.
+    second to load later: it is used by learners that have as many rows, or as much work. Work is
+    rows × (parameters + m²): from some m on, what is small takes most of a plain step.
     Coordinates pay from some rows and parameters on; where there is a compiled loop, from a basis
     on that no cache holds. Rows are taken `most_rows` at a time.
     """
@@ -212,8 +213,9 @@ class Auto:
 
     def alone(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For a row by itself, as one of so many."""
-        seen = learner.seen + rows
-        worth = seen >= self.compiled_rows or seen * learner.model.size >= self.compiled_work
+        seen, size = learner.seen + rows, learner.model.size
+        work = size + min(learner.memory.most or 0, size) ** 2
+        worth = seen >= self.compiled_rows or seen * work >= self.compiled_work
         return COMPILED if worth and outputs == 1 and learner.can(COMPILED) else PLAIN
 
     def choose(self, learner: "OneStep", rows: int, outputs: int) -> Way:

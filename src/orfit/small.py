@@ -97,9 +97,9 @@ def reflect(R: Array, u: Array) -> Array:
     return np.asarray(linalg.qr_update(identity, R, change, u, check_finite=False)[1][:-1, :-1])
 
 
-# From this size on RᵀR is tried first, in half the time; it loses as many digits as the ratio of
-# the largest to the smallest singular value has, so that ratio is limited.
-GRAM_SIZE, GRAM_RATIO = 64, 32.0
+# From this size on faster methods are tried first, as long as they lose few digits: with a ratio of
+# the largest to the smallest singular value, R's own SVD loses so much, and RᵀR the square of it.
+FAST_SIZE, MOST_LOST = 64, 1024.0
 
 
 def principal(R: Array) -> tuple[Array, Array]:
@@ -113,15 +113,29 @@ def principal(R: Array) -> tuple[Array, Array]:
     scale = np.abs(R).max()
     if scale == 0:
         return np.zeros(R.shape[1]), np.eye(R.shape[1])
-    if R.shape[1] >= GRAM_SIZE:
-        squares, V, info = lapack.dsyevd(blas.dsyrk(1.0, R / scale, trans=1))
-        if info == 0 and squares[0] > squares[-1] / GRAM_RATIO**2:
-            return scale * np.sqrt(squares[::-1]), V[:, ::-1]
+    if R.shape[1] >= FAST_SIZE:
+        near_one = R / scale
+        lengths = np.sqrt((near_one * near_one).sum(axis=0))
+        for method, ratio in ((_by_squares, math.sqrt(MOST_LOST)), (_by_halves, MOST_LOST)):
+            if lengths.max() < ratio * lengths.min():  # else the singular values are not so either
+                sigma, V, info = method(near_one)
+                if info == 0 and sigma[0] < ratio * sigma[-1]:
+                    return scale * sigma, V
     sigma, _, V, factors, _, info = lapack.dgejsv(R, joba=0, jobu=3)
     if info != 0:  # rare, and gesvd converges then
         _, sigma, Vt = linalg.svd(R, lapack_driver="gesvd", full_matrices=False)
         return sigma, Vt.T
     return sigma * (factors[0] / factors[1]), V
+
+
+def _by_squares(R: Array) -> tuple[Array, Array, int]:
+    squares, V, info = lapack.dsyevd(blas.dsyrk(1.0, R, trans=1))
+    return np.sqrt(np.maximum(squares[::-1], 0.0)), V[:, ::-1], info
+
+
+def _by_halves(R: Array) -> tuple[Array, Array, int]:
+    _, sigma, Vt, info = lapack.dgesdd(R, full_matrices=0)
+    return sigma, Vt.T, info
 
 
 class Makers:

@@ -209,7 +209,8 @@ class Auto:
     """Chooses the fastest way.
 
     The compiled loop takes about a minute to compile when it is first used on a machine, and a
-    second to load later: it is used by learners that have as many rows, or rows × parameters.
+    second to load later: it is used by learners that have as many rows, or as much work. Work is
+    rows × (parameters + m²): from some m on, what is small takes most of a plain step.
     Coordinates pay from some rows and parameters on; where there is a compiled loop, from a basis
     on that no cache holds. Rows are taken `most_rows` at a time.
     """
@@ -225,9 +226,10 @@ class Auto:
         """For a row by itself, as one of so many."""
         if outputs != 1 or not learner.can(COMPILED):
             return PLAIN
-        seen = learner.seen + rows
-        worth = seen >= self.compiled_rows or seen * learner.model.size >= self.compiled_work
-        return COMPILED if worth else PLAIN
+        seen, memory = learner.seen + rows, learner.memory
+        turned = 0 if memory.most is None else memory.rank**2 // 4  # beside what is read of p
+        work = seen * (learner.model.size + turned)
+        return COMPILED if seen >= self.compiled_rows or work >= self.compiled_work else PLAIN
 
     def choose(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For so many rows, with so many gradients each."""

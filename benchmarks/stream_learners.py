@@ -36,6 +36,7 @@ def orfit_rls(**settings):
         import orfit
 
         model = orfit.Linear(X.shape[1], bias=True)
+        warnings.simplefilter("ignore", orfit.ScaleWarning)  # inputs as they are
         return orfit.RLS(model, rows="compiled", **settings).learn_each(X, y).prediction
 
     return predictions
@@ -149,10 +150,13 @@ LINEAR = {
     "ORFit m=100": orfit_limited(100, noise="auto"),
     "ORFit m=10, tail auto": orfit_limited(10, noise="auto", tail="auto"),
     "ORFit m=30, tail auto": orfit_limited(30, noise="auto", tail="auto"),
+    "ORFit m=30, λ auto": orfit_limited(30, noise="auto", forgetting="auto"),
+    "ORFit m auto": orfit_limited("auto", noise="auto"),
     "ORFit m=10, noise 0": orfit_limited(10),
     "ORFit m=100, noise 0": orfit_limited(100),
     "RLS": orfit_rls(),
     "RLS λ=0.99": orfit_rls(forgetting=0.99),
+    "RLS λ auto": orfit_rls(forgetting="auto"),
     "river linear": river_model(river_linear),
     "river Bayes": river_model(river_bayes, bias=True),
     "river PA": river_model(river_passive_aggressive),

@@ -41,11 +41,12 @@ TITLES = {
 }
 MOST = 10.0  # an error beyond so many times that of learning nothing counts as this in means
 SHOWN = [  # in the tables of single streams
-    "ORFit m=10", "ORFit m=30", "ORFit m=100", "RLS", "RLS λ=0.99",
+    "ORFit m=10", "ORFit m=30", "ORFit m=100", "ORFit m=30, λ auto", "ORFit m auto", "RLS",
+    "RLS λ=0.99", "RLS λ auto",
     "river linear", "river Bayes", "river PA", "sklearn SGD", *NONLINEAR, "ridge, all rows",
 ]  # fmt: skip
 DRAWN = {
-    "ORFit m=10": "C0o", "ORFit m=30": "C0s", "RLS": "C1o", "RLS λ=0.99": "C1s",
+    "ORFit m=30": "C0s", "ORFit m=30, λ auto": "C0*", "RLS": "C1o", "RLS λ=0.99": "C1s",
     "river linear": "C2v", "sklearn SGD": "C2^", "river Bayes": "C2P", "river forest": "C3X",
     "river neighbours": "C3d", "ridge, all rows": "k|",
 }  # fmt: skip
@@ -61,8 +62,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page-only", action="store_true",
                         help="page and picture from what was measured before")  # fmt: skip
-    if not parser.parse_args().page_only:
-        RESULTS.write_text(json.dumps(measured(), indent=1, ensure_ascii=False) + "\n")
+    parser.add_argument("--learners", nargs="+", default=every_learner(), metavar="NAME",
+                        help="measure these anew, and keep the others")  # fmt: skip
+    arguments = parser.parse_args()
+    if not arguments.page_only:
+        made = measured(arguments.learners)
+        RESULTS.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     results = json.loads(RESULTS.read_text())
     console = Console()
     console.print(summary_table(results))
@@ -73,23 +78,26 @@ def main():
     )
 
 
-def measured():
+def measured(wanted):
+    """The errors of the learners that are wanted, beside those that were measured before."""
     warnings.simplefilter("ignore")  # of those that diverge, which the table shows
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    errors = {}
+    errors = json.loads(RESULTS.read_text())["streams"] if RESULTS.exists() else {}
     with Progress(*columns, transient=True) as progress:
-        steps = sum(len(learners_of(features)) for _, features in SETTINGS)
+        steps = sum(len(set(wanted) & set(learners_of(features))) for _, features in SETTINGS)
         task = progress.add_task("", total=len(STREAMS) * steps)
         for name in STREAMS:
-            errors[name] = {}
+            of_stream = errors.setdefault(name, {})
             for order, features in SETTINGS:
                 X, y = stream(name, ORDERS[order])
                 inputs = FEATURES[features](X)
-                made = errors[name][f"{order}, {features}"] = {}
+                made = of_stream.setdefault(f"{order}, {features}", {})
                 for learner, predictions in learners_of(features).items():
+                    if learner not in wanted:
+                        continue
                     progress.update(task, description=f"{name}: {learner}", advance=1)
                     made[learner] = errors_of(predictions(inputs, y), y)
-            errors[name]["rows"], errors[name]["inputs"] = X.shape
+            of_stream["rows"], of_stream["inputs"] = X.shape
     packages = ("river", "scikit-learn", "statsmodels", "vega_datasets")
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     return {
@@ -174,7 +182,7 @@ def draw(results):
         for place in places[:-1]:
             axis.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
         axis.set_xscale("log")
-        axis.set_xlim(0.08, 3)
+        axis.set_xlim(0.07, 3)
         ticks = [0.1, 0.3, 1, 3]
         axis.set_xticks(ticks, [*map(str, ticks[:-1]), "≥ 3"])
         axis.minorticks_off()

@@ -210,7 +210,7 @@ class Auto:
 
     The compiled loop takes about a minute to compile when it is first used on a machine, and a
     second to load later: it is used by learners that have as many rows, or as much work. Work is
-    rows × (parameters + m²): from some m on, what is small takes most of a plain step.
+    rows × (parameters + m²/4): from some m on, what is small takes most of a plain step.
     Coordinates pay from some rows and parameters on; where there is a compiled loop, from a basis
     on that no cache holds. Rows are taken `most_rows` at a time.
     """

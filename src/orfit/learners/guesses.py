@@ -24,8 +24,9 @@ WINDOW = 1000  # rows: never longer than that, so that a stream may change
 LATELY = 100  # rows, of what is compared with all that
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
+LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
 FIRST = 32  # rows, after each of which another guess may be chosen
-INTERVAL = 8  # rows between decisions later
+INTERVAL = 16  # rows between decisions later
 WAITING = 256  # gradients that wait to be counted together
 
 
@@ -60,6 +61,7 @@ class Guesses:
         self._known = 0  # gradients that tell a scale
         self._waiting: list[tuple[Array, Array, Array | None]] = []
         self._gradients_waiting = self._gradients = 0  # the latter: counted in `error`
+        self._unscored: list[Array] = []  # residuals that are not
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -130,10 +132,12 @@ class Guesses:
         if not self._settled:  # there were nothing but zeros
             return
         self._waiting.append((residual, variance, whitened))
+        self._unscored.append(residual)
         self._gradients_waiting += len(residual)
-        if decide or self._gradients_waiting >= WAITING:
+        if self._gradients_waiting >= WAITING:
             self._count()
         if decide:
+            self._score()
             self.chosen = self._best()
 
     def _best(self) -> int:
@@ -149,23 +153,30 @@ class Guesses:
         self._count()
         self.noises = noises
 
+    def _score(self) -> None:
+        """Take into `error` what is not yet in it: all that a decision needs."""
+        if not self._unscored:
+            return
+        residual = np.clip(np.concatenate(self._unscored), -LARGEST, LARGEST)
+        weights, old = _weights(self._gradients, len(residual))
+        squares = (residual * residual).reshape(len(residual), len(self), self.columns)
+        self.error = old * self.error + weights @ squares.sum(axis=2)
+        self._gradients, self._unscored = self._gradients + len(residual), []
+
     def _count(self) -> None:
-        self._gradients += self._gradients_waiting
-        self.error, self.excess, self.spread, self._known = self._counted()
+        self._score()
+        self.excess, self.spread, self._known = self._counted()
         self._waiting, self._gradients_waiting = [], 0
 
-    def _counted(self) -> tuple[Array, Array, Array, int]:
-        """What `error`, `excess` and `spread` are with the rows that wait."""
+    def _counted(self) -> tuple[Array, Array, int]:
+        """What `excess` and `spread` are with the rows that wait."""
         if not self._waiting:
-            return self.error, self.excess, self.spread, self._known
+            return self.excess, self.spread, self._known
         residual, variance, whitened = self._everything_waiting()
-        shape = (len(residual), len(self), self.columns)
-        weights, old = _weights(self._gradients, len(residual))
-        error = old * self.error + weights @ (residual.reshape(shape) ** 2).sum(axis=2)
         told = (variance > 0).all(axis=1)
-        u = whitened.reshape(shape)[told]
+        u = whitened.reshape(len(residual), len(self), self.columns)[told]
         if not len(u):
-            return error, self.excess, self.spread, self._known
+            return self.excess, self.spread, self._known
         known = self._known + len(u)
         weights, old = _weights(self._known, len(u))
         noises = np.where(self.noises > 0, self.noises, 1.0)
@@ -178,7 +189,7 @@ class Guesses:
         spread[1] = old * self.spread[1] + np.tensordot(weights, u * u, 1)
         spread[2] = old * self.spread[2] + np.tensordot(weights, u * before, 1)
         spread[3] = u[-1]
-        return error, excess, spread, known
+        return excess, spread, known
 
     def _everything_waiting(self) -> tuple[Array, Array, Array]:
         """Residuals, variances and u."""
@@ -192,14 +203,13 @@ class Guesses:
             if u is not None:
                 whitened[start : start + len(r)] = u
             start += len(r)
-        most = math.sqrt(MOST) / 1e10  # of which many squares can be added up
-        residual, whitened = np.clip(residual, -most, most), np.clip(whitened, -most, most)
-        return residual, np.minimum(variance, MOST), whitened
+        whitened = np.clip(whitened, -LARGEST, LARGEST)
+        return np.clip(residual, -LARGEST, LARGEST), np.minimum(variance, MOST), whitened
 
     @property
     def scale(self) -> Array:
         """Of the chosen one, for each column; 1 while nothing tells."""
-        _, _, spread, known = self._counted()
+        _, spread, known = self._counted()
         return spread[0, self.chosen] if known else np.ones(self.columns)
 
     def lately(self) -> tuple[float, float, float]:
@@ -207,7 +217,7 @@ class Guesses:
 
         Whiteness: the correlation of neighbouring u.
         """
-        _, excess, spread, known = self._counted()
+        excess, spread, known = self._counted()
         if not known:
             return np.nan, np.nan, np.nan
         mean, recent, lag = spread[:3, self.chosen].mean(axis=1)
@@ -230,7 +240,7 @@ class Guesses:
         arrays["guesses.spread"] = self.spread
         unit = self.unit if self._settled else None
         values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
-        values["gradients"] = self._gradients
+        values |= {"gradients": self._gradients, "unscored": sum(map(len, self._unscored))}
         return arrays, values
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
@@ -241,7 +251,8 @@ class Guesses:
             for name, wide in shapes.items()
         )
         self._waiting = [(residual, variance, whitened)] if len(residual) else []
-        self._gradients_waiting = len(residual)
+        self._gradients_waiting, unscored = len(residual), int(values["unscored"])
+        self._unscored = [residual[len(residual) - unscored :]] if unscored else []
         self.error = taken(arrays, "guesses.error", np.float64, count)
         self.excess = taken(arrays, "guesses.excess", np.float64, count)
         self.spread = taken(arrays, "guesses.spread", np.float64, 4, count, self.columns)

@@ -54,9 +54,7 @@ class Moving(OneStep):
             return
         self._check_motion(usual, self.memory)
         if self.fading != 1:
-            raise ValueError(
-                "time goes on by itself only where nothing fades: forgetting must be 1"
-            )
+            raise ValueError("with forgetting below 1, time goes on with rows alone")
         before = self.memory.snapshot()
         try:
             self._advance(usual, u, Q)

@@ -222,3 +222,23 @@ def test_w_that_explodes_without_noise_is_told_once(each, rng):
     calm = orfit.ORFit(orfit.Linear(6), 3, noise="auto")
     calm.learn_each(X, y)
     assert np.abs(calm.w).max() < 10
+
+
+def test_a_filter_is_told_that_its_noise_is_too_small(rng):
+    X = rng.standard_normal((400, 3))
+    y = X @ np.ones(3) + rng.standard_normal(400)
+    right, wrong = (orfit.EKF(orfit.Linear(3), noise=R) for R in (1.0, 0.01))
+    for learner in (right, wrong):
+        learner.learn_each(X, y)
+    assert right.health().innovation == pytest.approx(1, abs=0.4)
+    assert wrong.health().innovation > 50
+    assert "noise or drift are too small" in wrong.health().advice
+
+
+def test_after_a_jump_intervals_are_said_to_be_too_wide(rng):
+    X = rng.standard_normal((900, 3))
+    y = X @ np.ones(3) + 0.1 * rng.standard_normal(900)
+    y[300:] -= 40 * X[300:, 0]
+    learner = orfit.RLS(orfit.Linear(3), forgetting=0.95)
+    learner.learn_each(X, y)
+    assert "too wide" in learner.health().advice

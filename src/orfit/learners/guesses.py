@@ -213,7 +213,7 @@ class Guesses:
         return spread[0, self.chosen] if known else np.ones(self.columns)
 
     def lately(self) -> tuple[float, float, float]:
-        """Of the chosen one, over all columns: S/R, u² lately beside its mean, and whiteness.
+        """Of the chosen one, over all columns: S/R, u² lately, and whiteness.
 
         Whiteness: the correlation of neighbouring u.
         """
@@ -223,7 +223,7 @@ class Guesses:
         mean, recent, lag = spread[:3, self.chosen].mean(axis=1)
         if not (mean > 0 and recent > 0):
             return float(excess[self.chosen]), 0.0, 0.0
-        return float(excess[self.chosen]), float(recent / mean), float(lag / recent)
+        return float(excess[self.chosen]), float(recent), float(lag / recent)
 
     def settings(self) -> dict[str, Any]:
         """The arguments to make these again."""

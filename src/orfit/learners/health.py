@@ -20,8 +20,9 @@ class Health:
         nothing were known of dropped directions. Below 1 a larger memory cannot help; above it, it
         may: the tail knows those directions on average, not one by one. (`novelty` does not tell:
         a part of a gradient may be short, and matter beside a small noise.) NaN without noise.
-    innovation: the mean of residual² lately, beside what was expected by all that came before. 1
-        where the system stands still; well above 1 where it has moved.
+    innovation: the mean of residual² / (gᵀPg + R) lately, beside `scale`, its mean over a longer
+        time. 1 where the system stands still; well above 1 where it has moved. `EKF` believes its R
+        (scale is 1): there it is the normalised innovation squared, and tells a wrong R or Q.
     correlation: of neighbouring residuals, lately. Near 0 where they are noise; otherwise something
         is there to be learned, such as a lag that the features lack.
     noise, scale: R as it is used; scale R is the variance of the noise in y.
@@ -47,11 +48,17 @@ class Health:
         said = []
         if self.innovation > CHANGED:
             said.append(
-                f"Residuals² are lately {self.innovation:.1f} times what they were: the system "
-                'moves; try a smaller forgetting, or drift (forgetting="auto" compares some).'
+                f"Residuals² are lately {self.innovation:.1f} times what is expected: the system "
+                "moves, or noise or drift are too small; try a smaller forgetting, or more drift "
+                '(forgetting="auto" compares some).'
+            )
+        if self.innovation < 1 / CHANGED:
+            said.append(
+                f"Residuals² are lately {self.innovation:.2f} times what is expected: after a jump, "
+                "or with too large a noise or drift, intervals are too wide."
             )
         if self.surprise > UNCERTAIN:
-            said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain; more rows help.")
+            said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain beside the noise.")
         if self.dropped > MATTERS:
             said.append(
                 f"What is dropped of a row is {self.dropped:.1f} times the noise: a memory of more "

@@ -72,7 +72,8 @@ def _restore(
         settings = settings | {"dynamics": dynamics}
     if isinstance(settings.get("dynamics"), str):
         raise CheckpointError(
-            "its dynamics are Python code, which a file cannot hold; pass them to load, dynamics=…"
+            "its dynamics are Python code or a sparse matrix, which the file does not hold; "
+            "pass them to load, dynamics=…"
         )
     try:
         learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)

@@ -111,6 +111,11 @@ class OneStep(Learner):
         self.guesses.set_noise(noises)
 
     @property
+    def tail(self) -> bool:
+        """Whether P knows what was dropped, as it is used now."""
+        return self.guesses.tail
+
+    @property
     def forgetting(self) -> float:
         """λ, by which the past fades before each block, as it is used now."""
         return self._forgetting[self.guesses.fading]
@@ -170,15 +175,16 @@ class OneStep(Learner):
 
     def health(self) -> Health:
         """How it is doing: is m enough, does the system move, are residuals noise?"""
-        surprise, innovation, correlation = self.guesses.lately()
+        surprise, lately, correlation = self.guesses.lately()
+        scale = float(np.mean(self.scale))
         R = float(np.mean(np.diag(self.noise))) if np.ndim(self.noise) == 2 else float(self.noise)
         return Health(
             surprise if R > 0 else np.nan,
             self.memory.dropped_per_row / R if R > 0 else np.nan,
-            innovation,
+            lately / scale if scale > 0 else lately,
             correlation,
             R,
-            float(np.mean(self.scale)),
+            scale,
             self.memory.rank,
             self.memory.most,
             self.seen,

@@ -103,7 +103,9 @@ class ORFit(Moving):
     def _check_unit(self, name: str) -> None:
         """P is known in units of the noise: there must be one."""
         if self.guesses.noise == 0 or len(self.guesses) > 1:
-            raise ValueError(f'with {name}, noise must be a number > 0, and nothing "auto"')
+            raise ValueError(
+                f'with {name}, noise must be a number > 0, and tail and forgetting not "auto"'
+            )
 
     def _check_motion(self, dynamics: Dynamics, memory: Memory) -> None:
         super()._check_motion(dynamics, memory)

@@ -11,8 +11,6 @@ from orfit import tall
 from orfit.door import Array
 from orfit.memory.base import Memory
 
-FEW = 8  # rows: fewer are not worth copies of the memories, which the compiled loop may need
-
 
 @dataclass(frozen=True)
 class SeveralSplit:
@@ -148,8 +146,6 @@ class Several(Memory):
         most: float,
     ) -> Array:
         """Each walks by itself; where one stops short, the others go back to where it stopped."""
-        if len(Y) < FEW:
-            return np.empty((0, 3 + len(guesses) + 2 * Y.shape[1] + guesses.columns))
         before, told = copy.deepcopy(self.memories), []
         of_each = zip(self.memories, self._parts(F), self._parts(Y), forgetting, strict=True)
         for i, (memory, known, labels, fade) in enumerate(of_each):

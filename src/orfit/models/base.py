@@ -143,5 +143,5 @@ def check_labels(Y: Array, F: Array) -> None:
     if Y.shape != F.shape:
         each, given = F.shape[1:], Y.shape[1:]
         wanted = f"have shape {each}" if each else "be a single number"
-        hint = ": Y[:, 0] would" if not each and given == (1,) else ""
+        hint = ": take Y[:, 0], or y[0] of one" if not each and given == (1,) else ""
         raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}{hint}")

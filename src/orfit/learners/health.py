@@ -54,8 +54,8 @@ class Health:
             )
         if self.innovation < 1 / CHANGED:
             said.append(
-                f"Residuals² are lately {self.innovation:.2f} times what is expected: after a jump, "
-                "or with too large a noise or drift, intervals are too wide."
+                f"Residuals² are lately {self.innovation:.2f} times what is expected: after a "
+                "jump, or with too large a noise or drift, intervals are too wide."
             )
         if self.surprise > UNCERTAIN:
             said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain beside the noise.")

@@ -132,3 +132,19 @@ def test_reading_P_between_rows_changes_no_bit(forgetting, rng):
     for learner in (read, unread):
         assert (learner.w == together.w).all()
         assert (learner.memory.L == together.memory.L).all()
+
+
+@pytest.mark.parametrize("forgetting", [1.0, 0.9])
+def test_no_rows_change_nothing(forgetting, rng):
+    X, y = rng.standard_normal((6, 4)), rng.standard_normal(6)
+    learner, other = (
+        orfit.RLS(orfit.Linear(4), forgetting=forgetting, rows="compiled") for _ in range(2)
+    )
+    for row, label in zip(X, y, strict=True):
+        for each in (learner, other):
+            each.learn(row, label)
+        learner.learn_each(X[:0], y[:0])
+        nothing = np.empty((0, 1))
+        ages = {"forgetting": forgetting, "drift": 0.0, "most": learner.most}
+        learner.memory.walk(X[:0].T, nothing, nothing, learner.guesses, **ages)
+    np.testing.assert_array_equal(learner.memory.P, other.memory.P)

@@ -45,6 +45,8 @@ def walk(
         room = math.inf if width.wound else width.room * math.sqrt(noise)
     scale, late = memory.late or (1.0, np.zeros((2, X.shape[1]), X.dtype))
     records = np.empty((len(X), 4 + 3 * Y.shape[1]))
+    if not len(X):  # without a row, the kernel would settle what the last one has left
+        return records
     learned, moved = kernel()(
         memory.root.T,
         late,

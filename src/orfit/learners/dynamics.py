@@ -49,9 +49,9 @@ class Dynamics:
         """The next w, and A, which may be a number. u: None stands for no input."""
         if self.function is not None:
             return self._by_function(w, u)
-        ahead = _like(w, times(self.A, tall.to_numpy(w)))
+        ahead = tall.convert(w, times(self.A, tall.to_numpy(w)))
         if u is not None:
-            ahead = ahead + _like(w, self._influence(u, w))
+            ahead = ahead + tall.convert(w, self._influence(u, w))
         return ahead, self.A
 
     def _influence(self, u: object, w: Any) -> Array:
@@ -79,7 +79,7 @@ class Dynamics:
         ahead = door.numbers("what dynamics returned for w", next_w)
         if ahead.shape != shape:
             raise ValueError(f"dynamics must return w of shape {shape}; it returned {ahead.shape}")
-        return _like(w, ahead), _square("the A that dynamics return", jacobian, size)
+        return tall.convert(w, ahead), _square("the A that dynamics return", jacobian, size)
 
     def settings(self) -> dict[str, Any]:
         """As arguments; a function is code, which no file holds, and a sparse matrix is as good."""
@@ -107,7 +107,3 @@ def _square(name: str, dynamics: Any, size: int) -> Any:
             f"{name} must be {size}×{size}, a number, or a function; it has shape {np.shape(A)}"
         )
     return A
-
-
-def _like(w: Any, values: Array) -> Any:
-    return tall.convert(w, values)

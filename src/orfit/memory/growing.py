@@ -45,21 +45,11 @@ class Growing(Principal):
         super()._take_in(past)
         self._grow(past.parts.C.shape[1], past.guess, past.noise)
 
-    def walk(
-        self,
-        G: Any,
-        F: Array,
-        Y: Array,
-        guesses: Any,
-        *,
-        forgetting: float,
-        drift: float,
-        most: float,
-    ) -> Array:
-        ages, told, done = {"forgetting": forgetting, "drift": drift}, [], 0
+    def walk(self, G: Any, F: Array, Y: Array, guesses: Any, **ages: Any) -> Array:
+        told, done = [], 0
         while done < len(Y):
             piece = slice(done, min(len(Y), done + self._until_decision))
-            told.append(super().walk(G[:, piece], F[piece], Y[piece], guesses, **ages, most=most))
+            told.append(super().walk(G[:, piece], F[piece], Y[piece], guesses, **ages))
             self._grow(len(told[-1]), guesses.chosen, guesses.noise)
             done += len(told[-1])
             if done < piece.stop:

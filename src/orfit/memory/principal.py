@@ -50,7 +50,7 @@ class Principal(Bounded):
             super().advance(w, A, drift, noise)
             return
         rho = tails.share(self.tail, 0, noise, True)
-        U = np.asarray(tall.to_numpy(self.frame.combine(np.eye(self.rank))), np.float64)
+        U = np.asarray(tall.to_numpy(self.U), np.float64)
         U, variances, rho = moved(U, self._variances(noise), rho, A)
         door.check_finite("P after a step in time", np.array([*variances, rho]))
         drift = max(drift, LEAST)
@@ -71,12 +71,12 @@ class Principal(Bounded):
         sigma, m = self.seen.sigma, self.m
         if len(sigma) <= m:
             return
-        kept, self._lost = sigma[:m], self._lost + energy(sigma[m:])
+        rest, self._lost = sigma[:m], self._lost + energy(sigma[m:])
         if self.shrinks:
-            kept = np.sqrt(np.maximum((kept - sigma[m]) * (kept + sigma[m]), 0.0))
+            rest = np.sqrt(np.maximum((rest - sigma[m]) * (rest + sigma[m]), 0.0))
             self._lost += m * energy(sigma[m])
         self.frame.drop(self.frame.W[:m])
-        self.seen = Axes(kept)
+        self.seen = Axes(rest)
 
     def _take_in(self, past: BasisSplit) -> None:
         used = past.noise > 0 and past.tailed[past.guess]

@@ -135,15 +135,7 @@ class Several(Memory):
         self.best = past.guess // self.each
 
     def walk(
-        self,
-        G: Any,
-        F: Array,
-        Y: Array,
-        guesses: Any,
-        *,
-        forgetting: Any,
-        drift: Any,
-        most: float,
+        self, G: Any, F: Array, Y: Array, guesses: Any, *, forgetting: Any, **ages: Any
     ) -> Array:
         """Each walks by itself; where one stops short, the others go back to where it stopped."""
         before, told = copy.deepcopy(self.memories), []
@@ -152,12 +144,11 @@ class Several(Memory):
             noises = guesses.noises[i * self.each : (i + 1) * self.each]
             mine = OfOne(noises, guesses.chosen % self.each)
             numbers = np.ascontiguousarray(known), np.ascontiguousarray(labels)
-            ages = {"forgetting": fade, "drift": drift}
-            told.append(memory.walk(G, *numbers, mine, **ages, most=most))
+            told.append(memory.walk(G, *numbers, mine, forgetting=fade, **ages))
         done = min(map(len, told))
         if max(map(len, told)) > done:
-            self.memories, ages = before, {"forgetting": forgetting, "drift": drift}
-            return self.walk(G[:, :done], F[:done], Y[:done], guesses, **ages, most=most)
+            self.memories, rows = before, slice(done)
+            return self.walk(G[:, rows], F[rows], Y[rows], guesses, forgetting=forgetting, **ages)
         self.best = guesses.chosen // self.each
         return self._joined(told, Y.shape[1] // len(self.memories))
 

@@ -1,8 +1,13 @@
 PYTHON ?= python3
 # A virtual environment's own pip may be missing (Debian splits it off): the outer one serves it.
-PIP := $(PYTHON) -m pip --python .venv/bin/python --quiet --disable-pip-version-check
+pip = $(PYTHON) -m pip --python $(1)/bin/python --quiet --disable-pip-version-check
+venv = $(2) -m venv $(1) >/dev/null 2>&1 || $(2) -m venv --clear --without-pip $(1)
+# Every extra but torch, and what tests compare with.
+most = '.[experiments,fast,test]' 'filterpy>=2.0'
+# The row loop is compiled once, before two processes would do so at the same time.
+warm = $(1)/bin/python -c "import orfit; orfit.warm_up()"
 
-.PHONY: demo reproduce test bench bench-streams setup clean
+.PHONY: demo reproduce test test-core test-oldest test-slow bench bench-streams docs wheel setup clean
 
 demo: .venv/demo
 	.venv/bin/orfit reproduce limited digits
@@ -10,14 +15,31 @@ demo: .venv/demo
 reproduce: .venv/demo
 	.venv/bin/orfit reproduce
 
-# The row loop is compiled once, before two processes would do so at the same time.
 test: .venv/dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
-	.venv/bin/python -c "import orfit; orfit.warm_up()"
+	$(call warm,.venv)
 	.venv/bin/pytest -n 2
+
+# The core alone: no numba, no torch, no scikit-learn, nothing to draw with.
+test-core: .venv-core/ready
+	.venv-core/bin/pytest -n 2
+
+# The lowest versions that pyproject.toml declares, as uv finds them.
+test-oldest: .venv-oldest/ready
+	$(call warm,.venv-oldest)
+	.venv-oldest/bin/pytest -n 2
+
+# Another Python, with every extra but torch: make test-3.12 needs a python3.12 in the path.
+test-3.%: .venv-3.%/ready
+	$(call warm,.venv-3.$*)
+	.venv-3.$*/bin/pytest -n 2
+
+test-slow: .venv/dev
+	$(call warm,.venv)
+	.venv/bin/pytest -m slow --durations=0
 
 bench: .venv/bench
 	.venv/bin/python benchmarks/run.py
@@ -25,22 +47,54 @@ bench: .venv/bench
 bench-streams: .venv/bench
 	.venv/bin/python benchmarks/streams.py
 
+docs: .venv-docs/ready
+	.venv-docs/bin/zensical build --clean --strict
+	.venv-docs/bin/python tools/check_links.py site
+
+wheel: .venv/dev
+	$(call pip,.venv) wheel --no-deps --wheel-dir dist .
+	.venv/bin/pytest tests/test_wheel.py
+
 setup: .venv/dev
 
 clean:
-	rm -rf .venv results
+	rm -rf .venv .venv-* results site dist .cache
 
 .venv/bin/python:
-	$(PYTHON) -m venv .venv >/dev/null 2>&1 || $(PYTHON) -m venv --clear --without-pip .venv
+	$(call venv,.venv,$(PYTHON))
 
 .venv/demo: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt --editable '.[experiments]'
+	$(call pip,.venv) install --constraint constraints.txt --editable '.[experiments]'
 	@touch $@
 
 .venv/bench: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt --editable '.[bench]'
+	$(call pip,.venv) install --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
 .venv/dev: .venv/bin/python pyproject.toml constraints.txt
-	$(PIP) install --constraint constraints.txt --editable '.[dev]'
+	$(call pip,.venv) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@ .venv/demo
+
+.venv-core/ready: pyproject.toml
+	$(call venv,.venv-core,$(PYTHON))
+	$(call pip,.venv-core) install --editable '.[test]'
+	@touch $@
+
+.venv-docs/ready: pyproject.toml
+	$(call venv,.venv-docs,$(PYTHON))
+	$(call pip,.venv-docs) install --editable '.[docs]'
+	@touch $@
+
+# torch comes by pip, after uv, since only there the CPU-only build is found.
+.venv-oldest/ready: pyproject.toml constraints.txt
+	$(call venv,.venv-oldest,$(PYTHON))
+	$(call pip,.venv-oldest) install uv
+	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest/bin/python \
+		--resolution lowest-direct --editable $(most)
+	$(call pip,.venv-oldest) install --constraint constraints.txt torch
+	@touch $@
+
+.venv-3.%/ready: pyproject.toml
+	$(call venv,.venv-3.$*,python3.$*)
+	$(call pip,.venv-3.$*) install --editable $(most)
+	@touch $@

@@ -142,6 +142,20 @@ def against_five_lines(name, p, repeats):
     return [b / a for a, b in timed], f"{five:,.1f} → {step:,.1f} µs at best"
 
 
+def auto_against_fixed(stream, m, n, repeats):
+    """Rows with noise="auto" over rows with a noise that is given."""
+    made = []
+    for noise in (0.1, "auto"):
+        made.append(orfit.ORFit(orfit.Linear(stream.p), m, noise=noise, rows=AT_ONCE))
+        made[-1].learn_each(*stream.take(2 * m))
+    timed = []
+    for _ in range(repeats):
+        X, y = stream.take(n)
+        timed.append([seconds(lambda: learner.learn_each(X, y), n) for learner in made])
+    fixed, auto = 1e6 * np.median(timed, axis=0)
+    return [b / a for a, b in timed], f"{fixed:,.0f} → {auto:,.0f} µs a row"
+
+
 def two_reads(p, m):
     """The floor of a step: a call that says how long two matrix-vector products with U take."""
     basis, g, c = np.ones((m, p)), np.ones(p), np.ones(m)
@@ -315,6 +329,8 @@ def plan():
          lambda kind: batch_against_single(Stream(10**4, kind), 100, 100, 7)),
         (Case("p=10⁴, m=100, learn_batch of 100", "—× verbatim", None, True),
          lambda kind: against_verbatim(Stream(10**4, kind), 100, 100, 7, "learn_batch", 10)),
+        (Case('p=2,000, m=50, noise="auto" ÷ noise=0.1', "≤ 1.6", 1.6, False),
+         lambda kind: auto_against_fixed(Stream(2000, kind), 50, 500, 11)),
         (Case("p=20, m=5, one learn ÷ verbatim step", "≤ 1.5", 1.5, False),
          lambda kind: inverse(against_verbatim(Stream(20, kind), 5, 2000, 7, "learn", 2000))),
         (Case("MLP of 10⁶, m=10, step ÷ forward and backward", "≤ 8", 8, False),

@@ -23,9 +23,8 @@ def ridge(A, y, w0, noise, weights=None):
     root = np.sqrt(np.ones(len(A)) if weights is None else weights)
     stacked = np.vstack([root[:, None] * A, np.sqrt(noise) * np.eye(p)])
     residual = (root * (y - A @ w0).T).T
-    return (
-        w0 + np.linalg.lstsq(stacked, np.concatenate([residual, np.zeros((p, *w0.shape[1:]))]))[0]
-    )
+    wanted = np.concatenate([residual, np.zeros((p, *w0.shape[1:]))])
+    return w0 + np.linalg.lstsq(stacked, wanted, rcond=None)[0]
 
 
 def orfit_unlimited(X, y, w0):

@@ -107,24 +107,69 @@ def test_a_refused_first_row_does_not_say_in_what_unit_to_guess(rng):
     np.testing.assert_array_equal(tried.w, untried.w)
 
 
-def test_only_models_whose_gradients_stand_still_can_be_compared():
-    class Cubic:
-        size, heads, input_shape, linear = 1, None, (1,), False
+class Wave:
+    """sin(X w): not linear in w."""
 
-        def initial(self):
-            return np.ones(1)
+    size, heads, input_shape, linear = 4, None, (4,), False
 
-        def predict(self, w, X):
-            return (w * X[:, 0]) ** 3
+    def initial(self):
+        return np.full(4, 0.5)
 
-        def linearize(self, w, X):
-            return self.predict(w, X), (3 * w**2 * X[:, 0] ** 3)[None]
+    def predict(self, w, X):
+        return np.sin(X @ w)
 
-        def settings(self):
-            return {}
+    def linearize(self, w, X):
+        return np.sin(X @ w), (np.cos(X @ w)[:, None] * X).T
 
-    with pytest.raises(ValueError, match="linear in w"):
-        orfit.ORFit(Cubic(), noise="auto")
+    def settings(self):
+        return {}
+
+
+@pytest.mark.parametrize("memory", [None, 2])
+def test_a_nonlinear_model_is_compared_along_the_tangent_of_the_chosen_one(memory, rng):
+    """Typed out: guess i predicts f(w_c) + gᵀ (w_i − w_c), and takes the step of its own R."""
+    X = 0.5 * rng.standard_normal((40, 4))
+    y = np.sin(X @ rng.standard_normal(4)) + 0.1 * rng.standard_normal(40)
+    auto = orfit.ORFit(Wave(), memory, noise="auto")
+    for x, label in zip(X, y, strict=True):
+        before, chosen = auto.memory.w.copy(), auto.guesses.chosen
+        assert auto.w == pytest.approx(before[:, chosen])
+        f, g = (part[..., 0] for part in Wave().linearize(before[:, chosen], x[None]))
+        update = auto.learn(x, label)
+        assert update.prediction == pytest.approx(f)
+        told = f + g @ (before - before[:, [chosen]])
+        moved = auto.memory.w - before
+        assert np.linalg.norm(moved[:, chosen]) == pytest.approx(update.step)
+        if memory is None:  # nothing is dropped: each is a Kalman filter
+            if not auto.seen - 1:
+                P = np.stack([np.eye(4)] * len(auto.guesses))
+            for i, R in enumerate(auto.guesses.noises):
+                gain = P[i] @ g / (g @ P[i] @ g + R)
+                np.testing.assert_allclose(moved[:, i], gain * (label - told[i]), atol=1e-9)
+                P[i] -= np.outer(gain, g @ P[i])
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.5])
+def test_a_nonlinear_model_ends_near_the_best_of_the_grid(sigma, rng):
+    X = rng.standard_normal((1300, 4))
+    clean = np.sin(X @ np.array([0.3, 0.8, 0.1, 0.6]))
+    y = clean + sigma * rng.standard_normal(1300)
+
+    def learned(noise):
+        learner = orfit.ORFit(Wave(), 4, noise=noise)
+        learner.learn_each(X[:1000], y[:1000])
+        return learner, np.sqrt(np.mean((learner.predict(X[1000:]) - clean[1000:]) ** 2))
+
+    auto, error = learned("auto")
+    errors = [learned(float(R))[1] for R in auto.guesses.noises]
+    assert error <= 1.1 * min(errors) + 0.02 * sigma
+
+
+def test_repeated_steps_have_nothing_to_compare():
+    with pytest.raises(ValueError, match="steps must be 1"):
+        orfit.ORFit(Wave(), noise="auto", steps=3)
+    with pytest.raises(ValueError, match="steps must be 1"):
+        orfit.ORFit(Wave(), forgetting="auto", steps=3)
 
 
 def test_a_huge_row_spoils_neither_file_nor_health(rng, tmp_path):

@@ -1,7 +1,8 @@
 """Files: what is written can be read anywhere, what cannot be read is refused in a sentence."""
 
-import contextlib
 import json
+import logging
+import math
 import os
 import pickle
 import signal
@@ -16,7 +17,9 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+import crafted
 import orfit
+from orfit import schema
 from orfit.experiments.tanh import TanhNetwork
 
 
@@ -28,12 +31,21 @@ def learner(rng):
 
 
 def rewrite(path, change):
-    """Write the file again with `change(header, arrays)` applied."""
-    with safetensors.safe_open(path, framework="numpy") as file:
-        header = json.loads(file.metadata()["orfit"])
-        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    """Write the file again with `change(header, arrays)` applied, and a checksum that is right."""
+    header, arrays = crafted.parts(path)
     change(header, arrays)
-    safetensors.numpy.save_file(arrays, path, {"orfit": json.dumps(header)})
+    crafted.write(path, json.dumps(header), arrays)
+
+
+SKETCH = {"kind": "Sketch", "settings": {"m": 10**9}}
+
+
+def resized(header, size, **more):
+    """A header that speaks of so many parameters."""
+    header["model"]["settings"]["size"] = header["model"]["size"] = size
+    header.update(more | {"input_shape": [size]})
+    if "kind" in more:
+        header["settings"] = {}
 
 
 def test_a_file_is_plain_safetensors_with_a_json_header(learner, tmp_path):
@@ -73,16 +85,14 @@ def test_truncated_files(learner, tmp_path):
             orfit.load(tmp_path / "cut")
 
 
-def test_flipped_bytes_are_refused_or_are_numbers(learner, tmp_path):
-    """Whatever a damaged header says, the answer is a learner or a CheckpointError."""
+def test_a_flipped_bit_is_refused_wherever_it_is(learner, tmp_path):
     learner.save(tmp_path / "whole")
     whole = bytearray((tmp_path / "whole").read_bytes())
-    start = int.from_bytes(whole[:8], "little") + 8
-    for position in range(0, start, 7):
+    for position in range(0, len(whole), 3):
         damaged = whole.copy()
-        damaged[position] ^= 0x15
+        damaged[position] ^= 1 << position % 8
         (tmp_path / "damaged").write_bytes(damaged)
-        with contextlib.suppress(orfit.CheckpointError):
+        with pytest.raises(orfit.CheckpointError):
             orfit.load(tmp_path / "damaged")
 
 
@@ -109,8 +119,8 @@ def test_foreign_files(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, a: h.update(format=99), "format 99; this orfit reads 5: upgrade"),
-        (lambda h, a: h.update(format=1), "format 1; this orfit reads 5: load it with the orfit"),
+        (lambda h, a: h.update(format=99), "format 99; this orfit reads 6: upgrade"),
+        (lambda h, a: h.update(format=1), "format 1; this orfit reads 6: load it with the orfit"),
         (lambda h, a: h.update(kind="Oracle"), "kind Oracle, unknown here"),
         (lambda h, a: h["settings"]["memory"].update(kind="Elephant"), "kind Elephant, unknown"),
         (lambda h, a: h.pop("seen"), "damaged"),
@@ -119,13 +129,138 @@ def test_foreign_files(tmp_path):
         (lambda h, a: a.pop("memory.rows"), "damaged"),
         (lambda h, a: a.update(w=np.zeros(3)), "damaged"),
         (lambda h, a: a.update({"memory.rows": np.zeros((4, 3))}), "damaged"),
-        (lambda h, a: a.update({"memory.sigma": np.zeros(9)}), "damaged"),
+        (lambda h, a: a.update({"memory.sigma": np.zeros(9)}), "sigma must have shape .4,."),
+        (lambda h, a: h.update(format=math.inf), "header that is not orfit's"),
+        (lambda h, a: h.update(transposed=7), "header that is not orfit's"),
+        (lambda h, a: h.update(settings=None), "header.settings must have fields; it is None"),
+        (lambda h, a: h["settings"].update(w=3), "such settings ORFit has not: .*'w'"),
+        (lambda h, a: h["settings"].update(steps=1_000_000), "steps must be at most 1000"),
+        (lambda h, a: h["settings"]["memory"]["settings"].update(m=2**63), "m must be at most"),
+        (lambda h, a: h["settings"]["memory"]["settings"].update(m=3), "4 directions are more"),
+        (lambda h, a: h["settings"].update(rows={"most_rows": 0}), "most_rows must be at least 1"),
+        (lambda h, a: h["settings"].update(rows=[1]), "rows must be one of"),
+        (lambda h, a: h["model"]["settings"].update(size=10**12), "size 1000000000000, and"),
+        (lambda h, a: resized(h, 10**12), r"no w of shape \(1000000000000,\)"),
+        (lambda h, a: resized(h, 10**12, kind="RLS"), r"no w of shape \(1000000000000,\)"),
+        (lambda h, a: h.update(kind="RLS", settings={}), r"no L of shape \(20, 20\)"),
+        (
+            lambda h, a: h["settings"].update(memory=SKETCH),
+            r"no sketch of shape \(1000000000, 20\)",
+        ),
+        (lambda h, a: h["model"].update(heads=3), "its model has heads None, and heads 3"),
+        (lambda h, a: h.update(input_shape=[21]), "does not take inputs .21,"),
+        (lambda h, a: h.update(seen=-1), "header.seen must be at least 0"),
+        (lambda h, a: h.update(other=1), "header lacks fields, or has .*: other"),
+        (lambda h, a: h["memory"].pop("tail"), "header.memory lacks fields, .*: tail"),
+        (lambda h, a: h["memory"]["tail"].update(level=[1.0, 2.0]), "memory.tail.level is not the"),
+        (lambda h, a: h["memory"].update(reach=math.nan), "memory.reach must be finite"),
+        (lambda h, a: h["guesses"].update(chosen=1), "guesses.chosen must be at most 0"),
+        (lambda h, a: h["guesses"].update(unscored=10**6), "residuals cannot be counted"),
+        (lambda h, a: h["guesses"].update(unit=3), "where the noise is given"),
+        (lambda h, a: a.update(other=a["w"]), "lacks arrays, or has some .*other"),
+        (lambda h, a: a.update(w=a["w"].astype("f")), "must be float32; it is float64"),
+        (lambda h, a: a.update({"memory.rows": a["memory.rows"] * 2}), "not orthonormal"),
+        (lambda h, a: a.update({"memory.W": a["memory.W"] * 2}), "not orthonormal"),
+        (lambda h, a: a.update({"memory.M": -a["memory.M"]}), "have no length"),
+        (lambda h, a: a.update({"memory.sigma": a["memory.sigma"][::-1]}), "must be falling"),
+        (lambda h, a: a.update({"memory.sigma": -a["memory.sigma"]}), "not negative"),
+        (lambda h, a: a["memory.shift"].fill(np.inf), "memory.shift must be finite"),
+        (lambda h, a: a.update({"memory.shift": a["memory.shift"].astype(int)}), "no state has"),
+        (lambda h, a: a["guesses.error"].fill(-1), "mean of squares is negative"),
     ],
 )
 def test_files_that_say_something_else(learner, tmp_path, change, message):
     learner.save(tmp_path / "file")
     rewrite(tmp_path / "file", change)
     with pytest.raises(orfit.CheckpointError, match=message):
+        orfit.load(tmp_path / "file")
+
+
+def noisy(**settings):
+    return orfit.ORFit(orfit.Linear(20), **({"noise": 0.1} | settings))
+
+
+OTHERS = [
+    (
+        lambda: noisy(memory=3, noise="auto"),
+        lambda h, a: h.update(advanced=True),
+        "time does not go",
+    ),
+    (
+        lambda: noisy(memory=3, noise="auto"),
+        lambda h, a: h["guesses"].update(unit=291),
+        "at most 290",
+    ),
+    (noisy, lambda h, a: h["memory"]["floors"].append(1.0), "a floor of its own"),
+    (noisy, lambda h, a: h["memory"].update(floors=[0.1, 0.0]), "a floor of its own"),
+    (noisy, lambda h, a: a["memory.roots"].fill(1.0), "upper triangular"),
+    (
+        lambda: noisy(memory="auto"),
+        lambda h, a: h["memory"].update(m=9),
+        "memory.m must be at least 10",
+    ),
+    (
+        lambda: noisy(memory=orfit.memory.Random(3)),
+        lambda h, a: h["memory"]["generator"].update(bit_generator="MT19937"),
+        "bit_generator must be one of PCG64",
+    ),
+    (
+        lambda: noisy(memory=orfit.memory.Random(3)),
+        lambda h, a: h["memory"]["generator"]["state"].update(inc=1 << 128),
+        "generator.state.inc must be at most",
+    ),
+    (
+        lambda: noisy(forgetting="auto"),
+        lambda h, a: h["memory"].update(best=4),
+        "best must be at most 3",
+    ),
+    (
+        lambda: noisy(forgetting="auto"),
+        lambda h, a: h["memory"]["each"].pop(),
+        "each is not the list",
+    ),
+    (
+        lambda: orfit.RLS(orfit.Linear(20), prior=np.ones(20)),
+        lambda h, a: a.update({"memory.prior": np.ones(19)}),
+        "prior is for 19 parameters, the model has 20",
+    ),
+    (
+        lambda: orfit.RLS(orfit.Linear(20)),
+        lambda h, a: a.update({"memory.prior": np.array(-1.0)}),
+        "prior must be positive",
+    ),
+    (
+        lambda: orfit.RLS(orfit.Linear(20)),
+        lambda h, a: h["memory"]["width"].update(room=0),
+        "width.room must be positive",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "change", "message"), OTHERS)
+def test_files_of_other_learners_that_say_something_else(make, change, message, tmp_path, rng):
+    learner = make()
+    learner.learn_each(rng.standard_normal((30, 20)), rng.standard_normal(30))
+    learner.save(tmp_path / "file")
+    rewrite(tmp_path / "file", change)
+    with pytest.raises(orfit.CheckpointError, match=message):
+        orfit.load(tmp_path / "file")
+
+
+def test_a_memory_without_room_for_a_row(learner, tmp_path):
+    """Every step leaves room for one more; the compiled loop counts on that."""
+
+    def fill(header, arrays):
+        rows, room = arrays["memory.rows"], len(learner.memory.frame.rows)
+        rows = np.concatenate([rows, np.eye(20)[: room - len(rows)]])
+        more = [(0, 0), (0, room - arrays["memory.W"].shape[1])]
+        arrays["memory.rows"], arrays["memory.M"] = rows, rows @ rows.T
+        for name in ("memory.W", "memory.shift"):
+            arrays[name] = np.pad(arrays[name], more)
+
+    learner.save(tmp_path / "file")
+    rewrite(tmp_path / "file", fill)
+    with pytest.raises(orfit.CheckpointError, match="no room for one more row"):
         orfit.load(tmp_path / "file")
 
 
@@ -174,6 +309,46 @@ def test_a_memory_of_ones_own_is_passed_back_too(tmp_path, rng):
     for each in (learner, restored):
         each.learn_each(X, y)
     assert (restored.w == learner.w).all()
+
+
+class Counting(Heaviest):
+    """With a state of its own."""
+
+    folds = 0
+
+    def fold(self, past, move=None):
+        super().fold(past, move)
+        self.folds += 1
+
+    def state(self):
+        arrays, values = super().state()
+        return arrays | {"powers": np.full(2, 2.0**self.folds)}, values | {"count": self.folds}
+
+    def restore(self, arrays, values):
+        super().restore(arrays, values)
+        self.folds = values["count"]
+
+
+class Declared(Counting):
+    def fields(self):
+        return super().fields() | {"count": schema.counter}
+
+    def layout(self):
+        return super().layout() | {"powers": (schema.DOUBLE, 2)}
+
+
+def test_a_memory_of_ones_own_declares_its_state(tmp_path, rng):
+    for kind in (Counting, Declared):
+        learner = orfit.ORFit(orfit.Linear(9), kind(3))
+        for x in rng.standard_normal((7, 9)):
+            learner.learn(x, 1.0)
+        learner.save(tmp_path / kind.__name__)
+    assert orfit.load(tmp_path / "Declared", memory=Declared(3)).memory.folds == 7
+    with pytest.raises(orfit.CheckpointError, match=r"lacks arrays, or has .*memory\.powers"):
+        orfit.load(tmp_path / "Counting", memory=Counting(3))
+    rewrite(tmp_path / "Declared", lambda h, a: h["memory"].update(count=-1))
+    with pytest.raises(orfit.CheckpointError, match="memory.count must be at least 0"):
+        orfit.load(tmp_path / "Declared", memory=Declared(3))
 
 
 def test_saving_through_a_link_and_to_nowhere(learner, tmp_path):
@@ -238,3 +413,96 @@ def test_a_checkpoint_has_the_rights_of_any_new_file(learner, tmp_path):
     (tmp_path / "other").write_text("")
     mode = stat.S_IMODE((tmp_path / "checkpoint").stat().st_mode)
     assert mode == stat.S_IMODE((tmp_path / "other").stat().st_mode)
+
+
+def test_more_directions_are_another_learner(learner, tmp_path):
+    """m changed: the memory has as much room as it needs."""
+    learner.save(tmp_path / "file")
+    rewrite(tmp_path / "file", lambda h, a: h["settings"]["memory"]["settings"].update(m=900))
+    larger = orfit.load(tmp_path / "file")
+    rng = np.random.default_rng(3)
+    larger.learn_each(rng.standard_normal((50, 20)), rng.standard_normal(50))
+    assert larger.memory.rank == 20
+
+
+def test_what_a_learner_without_parameters_may_say_of_its_model(tmp_path):
+    orfit.Greedy(orfit.Linear(3)).save(tmp_path / "file")
+    rewrite(tmp_path / "file", lambda h, a: resized(h, 10**12))
+    assert orfit.load(tmp_path / "file").model.size == 10**12  # which takes no room
+
+
+def slowed(monkeypatch, what=lambda: None):
+    """Let the first file take long to write."""
+    usual, calls = safetensors.numpy.save_file, []
+
+    def slow(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            time.sleep(0.2)
+            what()
+        usual(*arguments)
+
+    monkeypatch.setattr(safetensors.numpy, "save_file", slow)
+
+
+def test_saving_beside_learning(learner, tmp_path, rng, monkeypatch):
+    learner.save(tmp_path / "before")
+    slowed(monkeypatch)  # so that it is written after the learner has gone on
+    saved = learner.save(tmp_path / "beside", wait=False)
+    learner.learn_each(rng.standard_normal((50, 20)), rng.standard_normal(50))
+    assert saved.result() is None
+    (header, arrays), (same, copies) = map(crafted.parts, tmp_path.iterdir())
+    assert header == same
+    assert all((array == copies[name]).all() for name, array in arrays.items())
+    with pytest.raises(ValueError, match="wait must be True or False"):
+        learner.save(tmp_path / "beside", wait="no")
+    with pytest.raises(FileNotFoundError, match="no folder .*nowhere to save to"):
+        learner.save(tmp_path / "nowhere" / "file", wait=False)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_a_save_does_not_overtake_another(learner, tmp_path, monkeypatch, wait):
+    slowed(monkeypatch)
+    handles = [learner.save(tmp_path / "file", wait=False)]
+    learner.learn(np.ones(20), 1.0)
+    handles.append(learner.save(tmp_path / "file", wait=wait))
+    if not wait:
+        handles[1].result()
+    assert handles[0].done()
+    assert orfit.load(tmp_path / "file").seen == 31
+
+
+def test_a_failure_beside_learning_is_told(learner, tmp_path, monkeypatch, caplog):
+    learner.save(tmp_path / "file")
+
+    def fail():
+        raise OSError("disk full")
+
+    slowed(monkeypatch, fail)
+    learner.learn(np.ones(20), 1.0)
+    failed, later = (learner.save(tmp_path / "file", wait=False) for _ in range(2))
+    with caplog.at_level(logging.ERROR), pytest.raises(OSError, match="disk full"):
+        failed.result()
+    assert "file was not saved: OSError('disk full')" in caplog.text
+    assert later.result() is None  # which is not held up by it
+    assert orfit.load(tmp_path / "file").seen == 31
+    assert os.listdir(tmp_path) == ["file"]
+
+
+def test_a_process_does_not_end_before_it_has_saved(tmp_path):
+    script = """
+import os, time, orfit, safetensors.numpy
+learner, usual = orfit.ORFit(orfit.Linear(3), 2), safetensors.numpy.save_file
+safetensors.numpy.save_file = lambda *arguments: (time.sleep(0.3), usual(*arguments))
+learner.save("file", wait=False)
+if not os.fork():  # a child has nothing to wait for
+    safetensors.numpy.save_file = usual
+    learner.save("child")
+    os._exit(0)
+os.wait()
+learner.learn([1, 2, 3], 1)
+learner.save("file", wait=False)
+"""
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True, timeout=60)
+    assert orfit.load(tmp_path / "file").seen == 1
+    assert orfit.load(tmp_path / "child").seen == 0

@@ -116,7 +116,7 @@ def test_from_the_package(tiny, tmp_path, monkeypatch):
 
 
 def test_by_download(tiny, monkeypatch):
-    import pooch
+    pooch = pytest.importorskip("pooch")
 
     folder, arrays = tiny
     asked = []
@@ -132,7 +132,7 @@ def test_by_download(tiny, monkeypatch):
 
 
 def test_offline_it_says_how_to_get_a_copy(tiny, monkeypatch):
-    import pooch
+    pooch = pytest.importorskip("pooch")
 
     def retrieve(*args, **kwargs):
         raise ConnectionError("no network")

@@ -66,7 +66,7 @@ def test_contradictions_inside_one_batch_are_settled_by_least_squares(rows, rng)
     x, z = rng.standard_normal((2, 8))
     learner = on(rows)(orfit.Linear(8))
     update = learner.learn_batch([x, z, x, 2 * x], [1.0, 5.0, 3.0, 4.0])
-    expected = np.linalg.lstsq(np.array([x, z, x, 2 * x]), [1.0, 5.0, 3.0, 4.0])[0]
+    expected = np.linalg.lstsq(np.array([x, z, x, 2 * x]), [1.0, 5.0, 3.0, 4.0], rcond=None)[0]
     assert np.abs(learner.w - expected).max() <= 1e-13
     left = np.array([1.0, 5.0, 3.0, 4.0]) - learner.predict([x, z, x, 2 * x])
     assert np.abs(update.conflict - left).max() <= 1e-13
@@ -81,7 +81,7 @@ def test_a_batch_of_more_rows_than_parameters_is_least_squares(rows, seed):
     learner = on(rows)(orfit.Linear(4), w0=w0)
     with pytest.warns(orfit.SaturationWarning):
         update = learner.learn_batch(X, y)
-    assert np.abs(learner.w - np.linalg.lstsq(X, y)[0]).max() <= 1e-11
+    assert np.abs(learner.w - np.linalg.lstsq(X, y, rcond=None)[0]).max() <= 1e-11
     assert update.rank == 4
 
 

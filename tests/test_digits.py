@@ -1,5 +1,8 @@
 """The demo's comparison."""
 
+import pytest
+
+pytest.importorskip("rich", reason="experiments need the extra `experiments`")
 from orfit.experiments import digits
 
 

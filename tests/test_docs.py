@@ -13,8 +13,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    scope = {}
-    for block in BLOCK.findall(page.read_text()):
+    scope, blocks = {}, BLOCK.findall(page.read_text())
+    if any("import torch" in block for block in blocks):
+        pytest.importorskip("torch")
+    for block in blocks:
         exec(compile(block, page.name, "exec"), scope)
 
 
@@ -31,9 +33,11 @@ def test_the_guide_says_what_it_prints(tmp_path, monkeypatch, capsys):
         assert claim in printed
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", sorted({*PAGES, *ROOT.glob("*.md")}), ids=lambda page: str(page.relative_to(ROOT))
+)
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+    for target in re.findall(r"\]\((?!https:)([^)#]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / target).exists(), target
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
+pytest.importorskip("rich", reason="experiments need the extra `experiments`")
 from orfit.experiments import duffing
 
 SMALL = {"rows": 600, "tests": 300, "start": 150, "features": 60, "largest_m": 100}

@@ -4,14 +4,37 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numba import njit
 
 import orfit
-from orfit import gram, kernels, tall
-from orfit.kernels import long
+from orfit import gram, tall
+
+njit = pytest.importorskip("numba").njit
+from orfit import kernels
+from orfit.kernels import sharing
 
 MOST = gram.most_lost(np.dtype(np.float64))
 seeds = st.integers(0, 2**32 - 1)
+
+
+@njit
+def rank_one(s, z):
+    return kernels.rank_one(s, z, 1)
+
+
+@njit
+def compiled_read(rows, stored, base, x, scale, A, threads):
+    return kernels.read(rows, stored, base, x, scale, A, threads)
+
+
+@njit
+def compiled_gram(rows, stored, threads):
+    return kernels.gram_of(rows, stored, threads)
+
+
+@njit
+def compiled_rows_fold(rows, stay, gone, Y, base, shift, threads):
+    leaving = np.empty((threads, len(gone), kernels.FOLDED), rows.dtype)
+    kernels.fold(rows, stay, gone, Y, base, shift, leaving)
 
 
 @given(seeds, st.integers(1, 14), st.sampled_from(["wide", "plain", "equal", "zeros", "close"]))
@@ -31,7 +54,7 @@ def test_rank_one_eigenproblem(seed, n, kind):
         z *= 10.0 ** rng.uniform(-15, 2, n)
     s[0] = rng.choice([0.0, s[0]])
     s = s[::-1].copy()
-    values, rows = kernels.rank_one(s, z, 1)
+    values, rows = rank_one(s, z)
     vectors = rows.T
     A = np.column_stack([np.diag(s), z])
     expected = np.linalg.svd(A, compute_uv=False)
@@ -48,7 +71,7 @@ def test_rank_one_of_very_different_scales(seed, n, digits):
     rng = np.random.default_rng(seed)
     s = np.sort(10.0 ** rng.uniform(0, digits, n))[::-1].copy()
     z = s * rng.standard_normal(n)
-    values, vectors = kernels.rank_one(s, z, 1)
+    values, vectors = rank_one(s, z)
     expected, turn = orfit.small.principal(np.vstack([np.diag(s), z]))
     assert values == pytest.approx(expected, rel=1e-12)
     graded = s[:, None] * s  # each entry beside the scales of its row and its column
@@ -63,7 +86,7 @@ def test_rank_one_beyond_the_range_of_squares(seed, n, digits):
     s = np.sort(10.0 ** rng.uniform(-digits, 0, n))[::-1].copy()
     s[rng.integers(n) :] *= rng.integers(2)
     z = 10.0 ** rng.uniform(-digits, 0, n) * rng.standard_normal(n)
-    values, vectors = kernels.rank_one(s, z, 1)
+    values, vectors = rank_one(s, z)
     assert np.abs(vectors @ vectors.T - np.eye(n)).max() <= 1e-14
     assert values[0] == pytest.approx(np.linalg.norm(np.vstack([np.diag(s), z]), 2), rel=1e-13)
     assert (values[:-1] >= values[1:]).all()
@@ -116,10 +139,10 @@ def test_folding_is_that_of_the_plain_path(dtype, threads, seed, k, extra, p):
     W = np.linalg.qr(rng.standard_normal((s, k)))[0].T.copy()
     shift = rng.standard_normal((q, s))
     for stay, gone, Y, _, _ in (gram.fold(W, np.eye(s), MOST), gram.written_out(W, np.eye(s))):
-        theirs = rows.copy(), base.copy()
-        tall.fold(theirs[0], s, None, stay, gone, Y, theirs[1], shift)
+        theirs = rows.copy(), base + (shift @ rows[:s]).astype(dtype)
+        tall.Fold(theirs[0], s, None, stay, gone, Y).finish()
         ours = rows.copy(), base.copy()
-        kernels.fold(ours[0], stay, gone, Y, ours[1], shift, threads)
+        compiled_rows_fold(ours[0], stay, gone, Y, ours[1], shift, threads)
         assert np.abs(ours[0][:k] - theirs[0][:k]).max() <= 100 * eps * (1 + np.abs(Y).max())
         assert np.abs(ours[1] - theirs[1]).max() <= 200 * eps
 
@@ -132,31 +155,21 @@ def test_a_row_meets_all_that_is_stored(threads, seed, s, p):
     rows, base, x = rng.standard_normal((s + 1, p)), rng.standard_normal((2, p)), np.ones(p)
     for A in (np.empty(0), rng.standard_normal(s)):
         expected = 0.5 * x + A @ rows[: len(A)]
-        out = kernels.read(rows, s, base, x, 0.5, A, threads)
+        out = compiled_read(rows, s, base, x, 0.5, A, threads)
         assert np.abs(rows[s] - expected).max() <= 1e-13
         products = np.concatenate([rows @ expected, base @ expected])
         assert np.abs(out - products).max() <= 1e-12 * p
+    assert (
+        np.abs(compiled_gram(rows, s, threads) - rows[:s] @ rows[:s].T).max(initial=0) <= 1e-12 * p
+    )
 
 
 def test_many_parameters_are_shared_among_threads(rng):
-    p = long.PARALLEL + 100
+    p = sharing.PARALLEL + 100
     X, y = rng.standard_normal((30, p)), rng.standard_normal(30)
     ours, theirs = (orfit.ORFit(orfit.Linear(p), 5, rows=rows) for rows in ("compiled", "plain"))
-    assert long.threads(p, 30) == long.get_num_threads()
+    assert sharing.threads(p, 30) == sharing.get_num_threads()
     for learner in (ours, theirs):
         learner.learn_each(X, y)
     assert np.abs(ours.w - theirs.w).max() <= 1e-13
     assert ours.memory.sigma == pytest.approx(theirs.memory.sigma)
-
-
-def test_warming_up_compiles_the_loop():
-    orfit.warm_up()
-    assert len(kernels.walk.signatures) >= 2
-
-
-def test_the_compiled_loop_is_not_stale():
-    """What is in the cache belongs to the sources that are there: they are part of its key."""
-    assert kernels.FINGERPRINT in kernels.walk.py_func.__closure__[0].cell_contents
-    names = {path.name for path in kernels.SOURCES}
-    own = {"__init__.py", "long.py", "loops.py", "secular.py", "whole.py"}
-    assert names == own | {"gram.py", "tail.py"}

@@ -285,3 +285,18 @@ def test_settings_that_time_does_not_go_with(rng):
 def test_without_time_nothing_may_be_missing():
     with pytest.raises(ValueError, match="NaN"):
         orfit.ORFit(orfit.Linear(2), noise=0.1).learn([1.0, 2.0], np.nan)
+
+
+def test_without_noise_it_does_not_matter_that_w_has_moved(rng):
+    """P is a projector then, so that what was seen least goes, as ever."""
+    learner = orfit.ORFit(orfit.Linear(8), 3, noise=0.1)
+    learner.learn_each(rng.standard_normal((5, 8)), rng.standard_normal(5))
+    learner.advance(dynamics=np.linalg.qr(rng.standard_normal((8, 8)))[0])
+    learner.learn(rng.standard_normal(8), 1.0)
+    learner.noise = 0.0
+    for _ in range(5):
+        x = rng.standard_normal(8)
+        learner.learn(x, 1.0)
+        assert learner.predict(x) == pytest.approx(1.0)
+    U = learner.memory.U
+    assert np.abs(U.T @ U - np.eye(3)).max() < 1e-12

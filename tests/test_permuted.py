@@ -8,8 +8,8 @@ from orfit.experiments import permuted
 from orfit.memory import Unlimited
 
 torch = pytest.importorskip("torch")
-from orfit.experiments.layers import Layers  # noqa: E402  (needs torch)
-from orfit.learners.onestep import OneStep  # noqa: E402
+from orfit.experiments.layers import Layers
+from orfit.learners.onestep import OneStep
 
 SHAPES = [(3, 5), (2, 3)]
 R = 0.7

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytest.importorskip("rich", reason="experiments need the extra `experiments`")
 from orfit import cli
 from orfit.experiments import full, limited, memory, report, rls, rotated
 from orfit.experiments.reproduce import EXPERIMENTS, settings_of

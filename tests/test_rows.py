@@ -85,14 +85,15 @@ def test_a_large_basis(rows, rng):
 
 def test_which_way_is_in_use(rng):
     """Few rows do not wait for the compiler; many gradients of many parameters go together."""
-    learner = orfit.ORFit(orfit.Linear(8), 3, rows=Auto(compiled_rows=30))
+    learner = orfit.ORFit(orfit.Linear(8), 3, rows=Auto(compiled_rows=30, when_ready=False))
     assert learner.way() == "plain"
     learner.learn_each(rng.standard_normal((29, 8)), rng.standard_normal(29))
     assert learner.way() == "compiled"
-    assert orfit.ORFit(orfit.Linear(8), 3).way(1999) == "plain"
-    assert orfit.ORFit(orfit.Linear(8), 3).way(2000) == "compiled"
-    assert orfit.ORFit(orfit.Linear(10**6), 3).way(2) == "compiled"
-    large = orfit.ORFit(orfit.Linear(5000), 40, noise=1.0)
+    patient = on(Auto(when_ready=False))
+    assert patient(orfit.Linear(8), 3).way(1999) == "plain"
+    assert patient(orfit.Linear(8), 3).way(2000) == "compiled"
+    assert patient(orfit.Linear(10**6), 3).way(2) == "compiled"
+    large = patient(orfit.Linear(5000), 40, noise=1.0)
     large.learn_batch(rng.standard_normal((40, 5000)), rng.standard_normal(40))
     assert large.way(1) == "plain"
     assert large.way(100) == "coordinates"

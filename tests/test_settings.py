@@ -1,5 +1,7 @@
 """Settings in flight: checked as the constructor checks them, used from the next row on, saved."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -60,6 +62,11 @@ REFUSED = [
     ("ORFit", "noise", -5, "noise must not be negative; it is -5"),
     ("ORFit", "noise", "much", "noise must hold real numbers"),
     ("ORFit", "noise", np.nan, "noise must be finite"),
+    ("ORFit", "noise", True, "noise must be a number; it is True"),
+    ("ORFit", "forgetting", np.True_, "forgetting must be a number; it is True"),
+    ("ORFit", "drift", False, "drift must be a number; it is False"),
+    ("EKF", "noise", True, "noise must be a number; it is True"),
+    ("EKF", "drift", True, "drift must be a number; it is True"),
     ("ORFit", "forgetting", 0, r"forgetting must be in \(0, 1\]"),
     ("ORFit", "forgetting", 1.5, r"forgetting must be in \(0, 1\]"),
     ("RLS", "forgetting", -0.1, r"forgetting must be in \[0, 1\]"),
@@ -105,6 +112,56 @@ def test_a_way_that_was_asked_for_stays_possible():
         learner.forgetting = 0
     assert (learner.drift, learner.forgetting) == (0.0, 1.0)
     learner.learn_each(*data(2))
+
+
+SLIPS = [
+    ("forgeting", 0.9, "ORFit.forgeting is no setting; .* is: drift, forgetting, noise"),
+    ("lr", 0.1, "ORFit.lr is no setting"),
+    ("memory", 10, "ORFit.memory cannot be set"),
+    ("rows", "plain", "rows cannot be set"),
+    ("tail", False, "tail cannot be set"),
+    ("steps", 3, "steps cannot be set"),
+    ("w", np.zeros(5), "w cannot be set"),
+    ("learn", None, "learn cannot be set"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "message"), SLIPS)
+def test_a_slip_is_refused(name, value, message):
+    learner = MAKERS["ORFit"]()
+    learner.learn_each(*data(1))
+    before, settings = state(learner), repr(learner)
+    with pytest.raises(AttributeError, match=message):
+        setattr(learner, name, value)
+    assert (state(learner), repr(learner)) == (before, settings)
+
+
+def test_step_sizes_may_change_and_are_checked(tmp_path):
+    for learner in (orfit.SGD(orfit.Linear(5), lr=0.1), orfit.OGD(orfit.Linear(5), 3, lr=0.1)):
+        learner.lr = 0.01
+        with pytest.raises(ValueError, match="lr must be positive"):
+            learner.lr = -1
+        learner.save(tmp_path / "learner")
+        assert orfit.load(tmp_path / "learner").lr == learner.lr == 0.01
+    learner.steps = 5
+    with pytest.raises(ValueError, match="steps must be at most 1000"):
+        learner.steps = 1_000_000
+    assert learner.steps == 5
+
+
+def test_a_subclass_has_attributes_of_its_own():
+    class Counting(orfit.ORFit):
+        asked = 0
+
+        def predict(self, X, std=False):
+            self._asked = getattr(self, "_asked", 0) + 1
+            return super().predict(X, std)
+
+    learner = copy.deepcopy(Counting(orfit.Linear(3)))
+    learner.predict(np.ones(3))
+    assert learner._asked == 1
+    with pytest.raises(AttributeError, match="asked cannot be set"):
+        learner.asked = 1
 
 
 def test_a_refused_setting_leaves_the_memory_free():

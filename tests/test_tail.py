@@ -92,6 +92,24 @@ def test_on_white_rows_any_memory_comes_near_rls(m, rows_per_parameter, bar, rng
     assert error <= bar * least
 
 
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_on_white_rows_one_direction_is_as_good_as_one_variance_can_be(noise, rng):
+    """The best filter with P = v I: v ← v − v² |x|² / p / (v |x|² + R), the mean of P's trace."""
+    p, ratios = 60, []
+    for _ in range(5):  # of one stream the two differ by some hundredths, to either side
+        X, w = rng.standard_normal((20 * p, p)), rng.standard_normal(p)
+        y = X @ w + np.sqrt(noise) * rng.standard_normal(20 * p)
+        found, v = np.zeros(p), 1.0
+        for x, label in zip(X, y, strict=True):
+            square = x @ x
+            found += v * x * (label - x @ found) / (v * square + noise)
+            v -= v * v * square / p / (v * square + noise)
+        learner = orfit.ORFit(orfit.Linear(p), 1, noise=noise)
+        learner.learn_each(X, y)
+        ratios.append(np.linalg.norm(learner.w - w) / np.linalg.norm(found - w))
+    assert np.mean(ratios) == pytest.approx(1, abs=0.02)
+
+
 def test_a_block_as_large_as_what_is_dropped_is_no_worse_than_rows(rng):
     X = rng.standard_normal((3000, 80)) @ rng.standard_normal((80, 300)) / np.sqrt(80)
     w = np.ones(300) / np.sqrt(300)

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import orfit
+
+pytest.importorskip("rich", reason="experiments need the extra `experiments`")
 from orfit.experiments import report, tail
 
 SETTINGS = tail.Settings(**tail.QUICK)

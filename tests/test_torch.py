@@ -6,16 +6,19 @@ import sys
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 import orfit
 from conftest import WAYS
-from orfit import gram, tall, tall_torch  # noqa: F401  (the operations on tensors, registered)
+from orfit import gram, tall
 from orfit.learners.update import Updates
 from orfit.memory import Latest, Principal, Random, Unlimited
+
+torch = pytest.importorskip("torch")
+from torch import nn
+
+from orfit import tall_torch  # noqa: F401  (the operations on tensors, registered)
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -504,13 +507,10 @@ def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, ex
         width = len(M)
         W = np.linalg.qr(rng.standard_normal((width, k - 1)))[0].T.copy()
         for stay, gone, Y, _, _ in (gram.fold(W, M, 1e4), gram.written_out(W, M)):
-            arrays = rows.copy(), base.copy()
-            tensors = torch.from_numpy(rows.copy()), torch.from_numpy(base.copy())
-            moves = rng.standard_normal((2, width))
-            tall.fold(arrays[0], k, more, stay, gone, Y, arrays[1], moves)
-            tall.fold(tensors[0], k, None if more is None else g, stay, gone, Y, tensors[1], moves)
-            for ours, theirs in zip(tensors, arrays, strict=True):
-                close(ours, theirs, 1000 * (1 + scale) * (1 + np.abs(Y).max(initial=0.0)))
+            array, tensor = rows.copy(), torch.from_numpy(rows.copy())
+            tall.Fold(array, k, more, stay, gone, Y).finish()
+            tall.Fold(tensor, k, None if more is None else g, stay, gone, Y).finish()
+            close(tensor, array, 1000 * (1 + scale) * (1 + np.abs(Y).max(initial=0.0)))
 
 
 def test_lengths_beyond_the_range_of_squares():

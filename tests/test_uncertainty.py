@@ -242,3 +242,53 @@ def test_after_a_jump_intervals_are_said_to_be_too_wide(rng):
     learner = orfit.RLS(orfit.Linear(3), forgetting=0.95)
     learner.learn_each(X, y)
     assert "too wide" in learner.health().advice
+
+
+def test_one_bad_reading_does_not_widen_intervals_for_long(rng):
+    X = rng.standard_normal((2500, 3))
+    y = X @ np.ones(3) + 0.1 * rng.standard_normal(2500)
+    y[2000] += 100
+    learner = orfit.RLS(orfit.Linear(3))
+    learner.learn_each(X[:2000], y[:2000])
+    before = learner.scale
+    learner.learn_each(X[2000:2020], y[2000:2020])
+    assert learner.scale < 1.5 * before  # counted whole, it would be 1,000 times as much
+    learner.learn_each(X[2020:], y[2020:])
+    assert learner.scale < 2 * before  # w has moved a little, and residuals are larger
+
+
+def test_noise_that_grows_for_good_is_followed(rng):
+    X = rng.standard_normal((3000, 3))
+    y = X @ np.ones(3) + np.repeat([0.1, 10.0], [1000, 2000]) * rng.standard_normal(3000)
+    learner = orfit.RLS(orfit.Linear(3), forgetting=0.99)
+    learner.learn_each(X, y)
+    fresh = orfit.RLS(orfit.Linear(3), forgetting=0.99)
+    fresh.learn_each(X[2000:], y[2000:])
+    assert learner.scale == pytest.approx(fresh.scale, rel=0.3)
+
+
+@pytest.mark.parametrize("noise", [0.1, "auto"])
+def test_all_ways_know_the_same_scale(noise, rng):
+    """However rows arrive, and whenever somebody asks."""
+    X, y = problem(rng, 700)
+    y[::37] *= 50
+    scales = []
+    for way, pieces in [(way, pieces) for way in WAYS for pieces in (1, 9, 700)]:
+        learner = orfit.ORFit(orfit.Linear(12), 5, noise=noise, rows=way)
+        for rows in np.array_split(np.arange(700), pieces):
+            learner.learn_each(X[rows], y[rows])
+            scale = learner.scale
+        scales.append(scale)
+    np.testing.assert_allclose(scales, scales[0], rtol=1e-9)
+
+
+def test_noise_that_begins_after_exact_rows_is_known_soon(rng):
+    """Beside residuals of rounding, noise is not one bad reading after another."""
+    X = rng.standard_normal((2200, 3))
+    y = X @ np.ones(3) + np.repeat([0.0, 1.0], [1000, 1200]) * rng.standard_normal(2200)
+    learner = orfit.RLS(orfit.Linear(3))
+    learner.learn_each(X[:1000], y[:1000])
+    learner.learn_each(X[1000:1200], y[1000:1200])
+    assert learner.predict(X[0], std=True)[1] > 0.3
+    learner.learn_each(X[1200:], y[1200:])
+    assert learner.predict(X[0], std=True)[1] == pytest.approx(1, abs=0.2)

@@ -1,6 +1,15 @@
-"""orfit: learn from a stream in one pass, without forgetting."""
+"""orfit: learn from a stream in one pass, without forgetting.
 
-from importlib.metadata import version
+Examples:
+    >>> import orfit
+    >>> learner = orfit.ORFit(orfit.Linear(3))
+    >>> update = learner.learn([1, 2, 2], y=9)
+    >>> print(learner.w)
+    [1. 2. 2.]
+    >>> orfit.__version__.count(".")
+    2
+"""
+
 from typing import Any
 
 from orfit import datasets, measures, memory
@@ -23,8 +32,7 @@ from orfit.learners import (
     warm_up,
 )
 from orfit.models import Linear
-
-__version__ = version("orfit")
+from orfit.version import __version__
 
 
 def __getattr__(name: str) -> Any:
@@ -55,6 +63,7 @@ __all__ = [
     "TorchModel",
     "Update",
     "Updates",
+    "__version__",
     "datasets",
     "load",
     "measures",

@@ -1,14 +1,25 @@
 """One learner, one file: arrays and a JSON header in safetensors, written atomically.
 
 The format knows nothing of learners. Never pickle: a file from elsewhere can at worst be refused.
+
+A checksum over all of it tells damage, a flipped bit included. It is blake2b's: in the standard
+library, where xxhash, which is some times faster, is one more package to install; so long that no
+damage passes by chance; and about as fast as a disk writes, on any processor. Whoever crafts a file
+can compute it too: against that there is `schema`.
 """
 
+import concurrent.futures
 import contextlib
 import glob
+import hashlib
 import json
+import logging
 import os
-import tempfile
+import secrets
+import threading
 import time
+from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,78 +27,198 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from orfit import schema
 from orfit.door import Array
 
-FORMAT = 5
-KEY = "orfit"
+FORMAT = 6
+KEY = "orfit"  # one, in the metadata, since safetensors does not keep the order of several
+SEAL = ', "checksum": "{}"}}'  # how a header ends
+DIGEST = 16  # bytes of the checksum
+DTYPES = ("F32", "F64")
+LONGEST = 1 << 40  # a side of an array: where another is 0, the length of the file does not tell
 SUFFIX = ".saving"
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed
 
 
 class CheckpointError(ValueError):
-    """A file that cannot be restored; the message says why."""
+    """A file that cannot be restored; the message says why.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> _ = Path("notes.txt").write_text("no learner")
+        >>> try:
+        ...     orfit.load("notes.txt")
+        ... except orfit.CheckpointError as error:
+        ...     print(str(error)[:50])
+        notes.txt is truncated, or not an orfit checkpoint
+    """
 
 
-def write(path: str | os.PathLike[str], arrays: dict[str, Array], header: dict[str, Any]) -> None:
-    """Write the file, or leave the old one as it was: temporary file, fsync, rename."""
+@dataclass(frozen=True)
+class Content:
+    """What is to be written."""
+
+    tensors: dict[str, Array]  # in C order
+    header: str  # JSON
+
+    @classmethod
+    def of(cls, arrays: dict[str, Array], header: dict[str, Any]) -> "Content":
+        """With copies of the arrays, which may change before it is written."""
+        # BLAS rounds differently for rows and for columns, so the order of an array in memory is
+        # part of a state that goes on bit-equally; safetensors keeps C order only.
+        transposed = [name for name, array in arrays.items() if _by_columns(array)]
+        tensors = {n: np.array(a.T if _by_columns(a) else a, order="C") for n, a in arrays.items()}
+        text = json.dumps({"format": FORMAT, "transposed": transposed} | header, allow_nan=False)
+        return cls(tensors, text)
+
+    @property
+    def sealed(self) -> str:
+        """The header with a checksum of it, and of name, dtype, shape and numbers of all arrays."""
+        digest = hashlib.blake2b(digest_size=DIGEST)
+        for name, array in sorted(self.tensors.items()):
+            digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
+            digest.update(np.ascontiguousarray(array).data)
+        digest.update(self.header.encode())
+        return self.header[:-1] + SEAL.format(digest.hexdigest())
+
+
+class Writer:
+    """Writes in the order in which it is told to."""
+
+    def __init__(self) -> None:
+        self.forget()
+        # A forked process has not the threads of its parent, and nothing to wait for.
+        os.register_at_fork(after_in_child=self.forget)
+
+    def forget(self) -> None:
+        self._last: Future[None] | None = None
+        self._lock = threading.Lock()  # several threads may save
+
+    def now(self, path: str | os.PathLike[str], content: Content) -> None:
+        """After what is under way, which would else replace this by what is older."""
+        target, done = _target(path), Future[None]()
+        with self._lock:
+            before, self._last = self._last, done
+        try:
+            if before is not None:
+                concurrent.futures.wait([before])
+            write(target, content)
+        finally:
+            done.set_result(None)
+
+    def later(self, path: str | os.PathLike[str], content: Content) -> "Future[None]":
+        """Beside what the process does meanwhile, which does not end before all is written."""
+        target, done = _target(path), Future[None]()
+        done.set_running_or_notify_cancel()  # nobody can call it off
+        with self._lock:
+            before, self._last = self._last, done
+        try:
+            threading.Thread(target=_write_after, args=(before, done, target, content)).start()
+        except BaseException as error:  # nobody is to wait for what will never be written
+            done.set_exception(error)
+            raise
+        return done
+
+
+def _write_after(
+    before: "Future[None] | None",
+    done: "Future[None]",
+    target: Path,
+    content: Content,
+) -> None:
+    if before is not None:
+        concurrent.futures.wait([before])
+    try:
+        write(target, content)
+    except BaseException as error:
+        # Said here, too: perhaps nobody ever asks how it went.
+        logging.getLogger("orfit").error("%s was not saved: %r", target, error)
+        done.set_exception(error)
+    else:
+        done.set_result(None)
+
+
+writer = Writer()
+
+
+def _target(path: str | os.PathLike[str]) -> Path:
+    """The file to write, where there can be one."""
     target = Path(path).resolve()  # through a link, to the file it names
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to save to")
     if target.is_dir():
         raise IsADirectoryError(f"{target} is a folder; give the name of a file to save to")
+    return target
+
+
+def write(target: Path, content: Content) -> None:
+    """Write the file, or leave the old one as it was: temporary file, fsync, rename."""
     _sweep(target)
-    # BLAS rounds differently for rows and for columns, so the order of an array in memory is part
-    # of a state that goes on bit-equally; safetensors keeps C order only.
-    transposed = [name for name, array in arrays.items() if _by_columns(array)]
-    tensors = {
-        name: np.array(a.T if _by_columns(a) else a, order="C") for name, a in arrays.items()
-    }
-    metadata = {KEY: json.dumps({"format": FORMAT, "transposed": transposed} | header)}
-    handle, temporary = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}.", suffix=SUFFIX
-    )
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{SUFFIX}")
+    # A checkpoint gets the rights of any other new file. What the umask is cannot be asked without
+    # changing it for all threads; and safetensors makes private files.
     try:
-        os.close(handle)
-        safetensors.numpy.save_file(tensors, temporary, metadata)
+        with open(temporary, "xb") as made:
+            rights = os.fstat(made.fileno()).st_mode
+        safetensors.numpy.save_file(content.tensors, temporary, {KEY: content.sealed})
+        os.chmod(temporary, rights)
         _sync(temporary)
-        # mkstemp makes private files; a checkpoint gets the rights of any other new file.
-        os.chmod(temporary, 0o666 & ~_umask())
         os.replace(temporary, target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     _sync(target.parent)
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays and the header that `write` was given."""
+    """The arrays and the header that a `Content` was made of.
+
+    safetensors compares what arrays are said to take with the length of the file before it reads.
+    """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no checkpoint at {os.fspath(path)}")
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            header = _header((file.metadata() or {}).get(KEY), path)
-            arrays = {name: np.array(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
+            text = (file.metadata() or {}).get(KEY, "")
+            header = _header(text, path)
+            tensors = {name: _tensor(file, name) for name in file.keys()}  # noqa: SIM118
     except safetensors.SafetensorError as error:
         raise CheckpointError(
             f"{os.fspath(path)} is truncated, or not an orfit checkpoint ({error})"
         ) from None
-    return {n: a.T if n in header["transposed"] else a for n, a in arrays.items()}, header
+    if Content(tensors, text[: -len(SEAL.format("00" * DIGEST))] + "}").sealed != text:
+        raise CheckpointError(
+            f"{os.fspath(path)} is damaged: its checksum is not that of what it holds"
+        )
+    transposed = {*header.pop("transposed")}
+    return {n: a.T if n in transposed else a for n, a in tensors.items()}, header
 
 
-def _header(text: str | None, path: str | os.PathLike[str]) -> dict[str, Any]:
-    if text is None:
+def _tensor(file: Any, name: str) -> Array:
+    found = file.get_slice(name)
+    dtype, sides = found.get_dtype(), found.get_shape()
+    if dtype not in DTYPES or max(sides, default=0) > LONGEST:
+        raise CheckpointError(f"{name:.200} is {dtype} of shape {sides}, which no state has")
+    return np.array(file.get_tensor(name))
+
+
+def _header(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
+    if not text:
         raise CheckpointError(f"{os.fspath(path)} is a safetensors file, but not orfit's")
     try:
-        header = json.loads(text)
-        version, _ = int(header["format"]), list(header["transposed"])
-    except (ValueError, KeyError, TypeError):
+        header = schema.mapping("header", json.loads(text))
+        version = schema.counter("format", header.pop("format", None))
+        header.pop("checksum", None)
+        if version == FORMAT:
+            schema.listed(schema.text)("transposed", header.get("transposed"))
+    except (ValueError, RecursionError):
         raise CheckpointError(f"{os.fspath(path)} has a header that is not orfit's") from None
     if version != FORMAT:
         remedy = "upgrade it" if version > FORMAT else "load it with the orfit that wrote it"
         raise CheckpointError(
             f"{os.fspath(path)} has format {version}; this orfit reads {FORMAT}: {remedy}"
         )
-    return dict(header)
+    return header
 
 
 def _sweep(target: Path) -> None:
@@ -108,9 +239,3 @@ def _sync(path: str | os.PathLike[str]) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

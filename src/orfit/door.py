@@ -4,6 +4,7 @@ Inside, code trusts its own. Every message says which argument, and what is wron
 """
 
 import math
+import reprlib
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ Array = npt.NDArray[Any]
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 LONG = 1 << 13  # numbers, from which on to call a function is not what takes the time
+MOST = 1 << 53  # a count beyond is none, and a float, or JSON elsewhere, could not hold it
 
 
 def numbers(
@@ -99,25 +101,29 @@ def positive(name: str, value: object) -> float:
 
 def scalar(name: str, value: object) -> float:
     """A single finite number."""
+    if isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be a number; it is {value}")
     array = numbers(name, value)
     if array.ndim:
         raise ValueError(f"{name} must be a single number; it has shape {array.shape}")
     return float(array)
 
 
-def count(name: str, value: object, *, least: int = 1) -> int:
-    """A whole number, at least `least`."""
+def count(name: str, value: object, *, least: int = 1, most: int = MOST) -> int:
+    """A whole number, at least `least` and at most `most`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{name} must be a whole number; it is {value!r}")
+        raise ValueError(f"{name} must be a whole number; it is {reprlib.repr(value)}")
     if value < least:
         raise ValueError(f"{name} must be at least {least}; it is {value}")
+    if value > most:
+        raise ValueError(f"{name} must be at most {most}; it is {value}")
     return int(value)
 
 
 def flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be True or False; it is {value!r}")
+        raise ValueError(f"{name} must be True or False; it is {reprlib.repr(value)}")
     return bool(value)
 
 

@@ -50,6 +50,26 @@ def times_gram(X: Array, M: Array) -> Array:
     return small.product(X, M[:s, :s])
 
 
+def added(A: Array, share: float, B: Array) -> Array:
+    """A + share B, of the same shape."""
+    return A + share * B
+
+
+def put(out: Array, i: int, j: int, share: float, A: Array) -> None:
+    """Write share A into `out`, from row i and column j on."""
+    out[i : i + len(A), j : j + A.shape[1]] = share * A
+
+
+def picked(A: Array, rows: Array, columns: Array) -> Array:
+    """A, of which those rows and columns."""
+    return A[rows[:, None], columns]
+
+
+def energies(A: Array, M: Array) -> Array:
+    """Σ aⱼ² Mⱼⱼ for each row a of A: what combinations are made of."""
+    return np.asarray((A * A) @ np.diag(M)[: A.shape[1]])
+
+
 def subtract_outer(E: Array, j: int) -> None:
     """Take row j, times column j, off what lies below and to the right of both."""
     E[j + 1 :, j + 1 :] -= np.outer(E[j + 1 :, j], E[j, j + 1 :])
@@ -78,14 +98,14 @@ def project(W: Array, M: Array, raw: Array, gram: Array) -> tuple[Array, Array, 
     """
     C = products(raw, W)
     A = combinations(C, W)
-    D = products(raw - times_gram(A, M), W)
-    C = C + D
-    A = A + combinations(D, W)
-    along = raw - times_gram(A, M)
-    left = gram - products(raw, A) - products(A, along)
-    rounding, squares = np.empty(len(raw)), np.diag(M)[: raw.shape[1]]
+    D = products(added(raw, -1.0, times_gram(A, M)), W)
+    C = added(C, 1.0, D)
+    A = added(A, 1.0, combinations(D, W))
+    along = added(raw, -1.0, times_gram(A, M))
+    left = added(added(gram, -1.0, products(raw, A)), -1.0, products(A, along))
+    rounding = energies(A, M)
     for i in range(len(raw)):  # each product in `raw` is known up to eps times the lengths
-        rounding[i] = np.sqrt(gram[i, i] + (A[i] * A[i] * squares).sum())
+        rounding[i] = np.sqrt(gram[i, i] + rounding[i])
     return C, A, left, rounding
 
 
@@ -98,9 +118,9 @@ def extended(W: Array, A: Array, K: Array) -> Array:
     """W with r more directions K (N − A Q), for rows N that are stored behind Q."""
     (k, s), r = W.shape, len(K)
     wider = np.zeros((k + r, s + r))
-    wider[:k, :s] = W
-    wider[k:, :s] = -combinations(K, A)
-    wider[k:, s:] = K
+    put(wider, 0, 0, 1.0, W)
+    put(wider, k, 0, -1.0, combinations(K, A))
+    put(wider, k, s, 1.0, K)
     return wider
 
 
@@ -113,7 +133,7 @@ def cured(W: Array, M: Array) -> Array:
     """W, changed so that W M Wᵀ is I again."""
     # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
     drift = products(times_gram(W, M), W)
-    return 1.5 * W - 0.5 * combinations(drift, W)
+    return added(W, 0.5, added(W, -1.0, combinations(drift, W)))
 
 
 def fold(W: Array, M: Array, most: float) -> tuple[Array, Array, Array, Array, Array]:
@@ -150,12 +170,13 @@ def fold(W: Array, M: Array, most: float) -> tuple[Array, Array, Array, Array, A
     shares = np.empty((k, s - k))
     for i in range(k):
         shares[i] = Y[found[stay[i]]] * lengths[stay[i]] / lengths[gone]
-    W_stay, M_stay, M_gone = W[:, stay].copy(), M[stay], M[gone]
-    half = M_stay[:, gone] + 0.5 * products(shares, M_gone[:, gone].copy())
+    W_stay = picked(W, np.arange(k), stay)
+    half = added(picked(M, stay, gone), 0.5, products(shares, picked(M, gone, gone)))
     half = products(shares, half)
-    M_folded = M_stay[:, stay] + half + half.T
+    M_folded = added(added(picked(M, stay, stay), 1.0, half), 1.0, half.T.copy())
+    made_of = energies(W_stay, M_folded)
     for i in range(k):
-        if (W_stay[i] * W_stay[i] * np.diag(M_folded)).sum() > most:
+        if made_of[i] > most:
             return written_out(W, M)
     return stay, gone, shares, W_stay, M_folded
 

@@ -212,6 +212,8 @@ def staircase(
 
 def left_vectors(T: Array) -> tuple[Array, Array]:
     """The left singular vectors of T (r×n), r ≤ n, and its singular values."""
+    if len(T) == 0:  # which SciPy 1.11 refuses
+        return np.empty((0, 0)), np.empty(0)
     if len(T) == 1:
         return np.ones((1, 1)), np.array([frobenius(T)])
     W, s, _ = linalg.svd(T, full_matrices=False)

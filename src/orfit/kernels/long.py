@@ -5,18 +5,13 @@ core each barrier costs milliseconds.
 """
 
 import numpy as np
-from numba import get_num_threads
 
-from orfit.kernels.loops import accumulate, add_combination, add_products, compiled, dot, shared
+from orfit.kernels.loops import accumulate, add_combination, add_products, dot
+from orfit.kernels.settings import START, compiled
+from orfit.kernels.sharing import shared
 
 BLOCK = 8192  # numbers of one vector that are worked on at a time
 FOLDED = 392  # the same where many vectors are worked on at once; 512 apart, they would share lines
-PARALLEL = 1 << 16  # parameters above which threads pay
-
-
-def threads(size: int, rows: int) -> int:
-    """How many threads share the work on so many parameters; to wake them takes a few rows."""
-    return 1 if size * min(rows, 16) <= PARALLEL else int(get_num_threads())
 
 
 @compiled
@@ -33,12 +28,15 @@ def length_of(x):
 def total(parts):
     """The sum of what each thread found."""
     for t in range(1, len(parts)):
-        parts[0] += parts[t]
+        for i in range(parts.shape[1]):
+            parts[0, i] += parts[t, i]
     return parts[0]
 
 
 @shared
-def read_shared(start, stop, out, rows, stored, base, x, scale, A):
+def read_shared(start, stop, thread, outs, args):
+    rows, stored, base, x, scale, A = args
+    out = outs[thread]
     out[:] = 0.0
     number = rows.dtype.type(scale)
     for begin in range(start, stop, BLOCK):
@@ -63,27 +61,33 @@ def read(rows, stored, base, x, scale, A, threads):
 
 
 @shared
-def gram_shared(start, stop, out, rows, stored):
+def gram_shared(start, stop, thread, outs, args):
+    rows, stored = args
+    out = outs[thread]
     out[:] = 0.0
     for begin in range(start, stop, FOLDED):
         end = min(begin + FOLDED, stop)
         for i in range(stored):  # the lower triangle
-            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i])
+            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i * stored :])
 
 
 @compiled
 def gram_of(rows, stored, threads):
     """rows rowsᵀ."""
-    parts = np.empty((threads, stored, stored))
+    parts = np.empty((threads, stored * stored))
     gram_shared(rows.shape[1], parts, (rows, stored))
-    lower = total(parts)
-    return lower + np.tril(lower, -1).T
+    whole = total(parts).reshape(stored, stored)
+    for i in range(stored):
+        for j in range(i):
+            whole[j, i] = whole[i, j]
+    return whole
 
 
 @shared
-def fold_shared(start, stop, out, rows, stay, gone, Y, base, shift):
+def fold_shared(start, stop, thread, outs, args):
+    rows, stay, gone, Y, base, shift = args
+    leaving = outs[thread]
     k, s = Y.shape
-    leaving = np.empty((s, FOLDED), rows.dtype)
     for begin in range(start, stop, FOLDED):
         end = min(begin + FOLDED, stop)
         for h in range(len(base)):
@@ -95,10 +99,13 @@ def fold_shared(start, stop, out, rows, stay, gone, Y, base, shift):
                 rows[i, begin:end] = 0
             elif stay[i] != i:
                 rows[i, begin:end] = rows[stay[i], begin:end]
-        accumulate(Y, k, s, leaving, 0, rows, begin, end - begin)
+        accumulate(Y, k, s, leaving, START, rows, begin, end - begin)
 
 
 @compiled
-def fold(rows, stay, gone, Y, base, shift, threads):
-    """What `tall.fold` does: base ← base + shift Q, row i ← Q[stay[i]] + Y[i] Q[gone]."""
-    fold_shared(rows.shape[1], np.empty((threads, 0)), (rows, stay, gone, Y, base, shift))
+def fold(rows, stay, gone, Y, base, shift, leaving):
+    """What `tall.Fold` does: base ← base + shift Q, row i ← Q[stay[i]] + Y[i] Q[gone].
+
+    leaving (threads×gone×FOLDED): room to work in.
+    """
+    fold_shared(rows.shape[1], leaving, (rows, stay, gone, Y, base, shift))

@@ -1,41 +1,11 @@
 """Products of small or long vectors as compiled loops, and the functions of `gram` made of them."""
 
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import njit, prange, types
-from numba.core import cgutils
-from numba.extending import intrinsic, overload, register_jitable
+from numba.extending import overload, register_jitable
 
 from orfit import gram, tail
-
-# Sums may be reordered (that is what vectorising them means); NaN and infinity are respected.
-SETTINGS: Any = {"fastmath": {"reassoc", "contract"}, "error_model": "numpy"}
-compiled = njit(**SETTINGS)
-
-
-def shared(part):
-    """Share part(start, stop, out, *args) among threads: as many as `outs` has, one out for each.
-
-    One thread alone is called as it is: to start a parallel region costs more than a short row.
-    """
-    part = compiled(part)
-
-    @njit(parallel=True, **SETTINGS)
-    def on_threads(size, outs, args):
-        threads = len(outs)
-        for t in prange(threads):
-            part(size * t // threads, size * (t + 1) // threads, outs[t], *args)
-
-    @compiled
-    def whole(size, outs, args):
-        if len(outs) > 1:
-            on_threads(size, outs, args)
-        else:
-            part(0, size, outs[0], *args)
-
-    return whole
+from orfit.kernels.settings import INNER, START, compiled
+from orfit.kernels.tile import COLUMNS, ROWS, tile
 
 
 @compiled
@@ -130,67 +100,13 @@ def accumulate(K, n, m, source, begin, out, start, width):
         add_combination(source, m, begin, end, K[i], out[i, start:stop])
 
 
-# Of a tile, whose sums stay in registers: 12 vectors, and 4 more for what is added to them.
-ROWS, COLUMNS, LANES = 4, 12, 4
-
-
-@intrinsic
-def tile(typing, left, first, panel, out, column):
-    """out[first : first + ROWS, column : column + COLUMNS] ← left[first : first + ROWS] panel.
-
-    Written in vectors: from loops over numbers the sums go to memory and back, at half the speed.
-    """
-    arrays = (left, panel, out)
-    if not all(array.layout == "C" and array.dtype == types.float64 for array in arrays):
-        return None
-
-    def generate(context, builder, signature, values):
-        at, across = values[1], values[4]
-        L, P, O = (
-            context.make_array(signature.args[i])(context, builder, values[i]) for i in (0, 2, 3)
-        )
-        vector, index, lane = ir.VectorType(ir.DoubleType(), LANES), at.type, ir.IntType(32)
-        undefined = ir.Constant(vector, ir.Undefined)
-        everywhere = ir.Constant(ir.VectorType(lane, LANES), [0] * LANES)
-        rows, parts = range(ROWS), range(COLUMNS // LANES)
-
-        def row(array, i):
-            width = builder.extract_value(array.shape, 1)
-            return builder.gep(array.data, [builder.mul(i, width)])
-
-        def vectors(start):
-            start = builder.bitcast(start, vector.as_pointer())
-            return [builder.gep(start, [index(part)]) for part in parts]
-
-        zero = ir.Constant(vector, [0.0] * LANES)
-        sums = [[cgutils.alloca_once_value(builder, zero) for _ in parts] for _ in rows]
-        lefts = [row(L, builder.add(at, index(r))) for r in rows]
-        with cgutils.for_range(builder, builder.extract_value(L.shape, 1)) as loop:
-            rights = [builder.load(source, align=8) for source in vectors(row(P, loop.index))]
-            for r in rows:
-                number = builder.load(builder.gep(lefts[r], [loop.index]))
-                number = builder.insert_element(undefined, number, lane(0))
-                number = builder.shuffle_vector(number, undefined, everywhere)
-                for part in parts:
-                    term = builder.fmul(number, rights[part], flags=["contract"])
-                    total = builder.fadd(builder.load(sums[r][part]), term, flags=["contract"])
-                    builder.store(total, sums[r][part])
-        for r in rows:
-            start = builder.gep(row(O, builder.add(at, index(r))), [across])
-            for part, target in zip(parts, vectors(start), strict=True):
-                builder.store(builder.load(sums[r][part]), target, align=8)
-        return context.get_dummy_value()
-
-    return types.void(left, types.intp, panel, out, types.intp), generate
-
-
 @compiled
 def multiply(V, W, width, out):
     """out ← V W, for so many columns of W. The last tiles overlap those before them."""
     n, m = V.shape
     if n < ROWS or width < COLUMNS:
         out[:] = 0
-        accumulate(V, n, m, W, 0, out, 0, width)
+        accumulate(V, n, m, W, START, out, START, width)
         return
     panel = np.empty((m, COLUMNS))  # lies in the first cache
     for start in range(0, width, COLUMNS):
@@ -201,13 +117,13 @@ def multiply(V, W, width, out):
             tile(V, min(i, n - ROWS), panel, out, begin)  # type: ignore[call-arg]
 
 
-@overload(gram.products)
+@overload(gram.products, jit_options=INNER)
 def _(X, A):
     def products(X, A):
         out = np.zeros((len(X), len(A)))
         if len(X) < ROWS:
             for i in range(len(X)):
-                add_products(A, len(A), 0, X.shape[1], X[i], out[i])
+                add_products(A, len(A), START, X.shape[1], X[i], out[i])
         else:
             multiply(X, A.T.copy(), len(A), out)
         return out
@@ -215,7 +131,7 @@ def _(X, A):
     return products
 
 
-@overload(gram.combinations)
+@overload(gram.combinations, jit_options=INNER)
 def _(C, A):
     def combinations(C, A):
         out = np.empty((len(C), A.shape[1]))
@@ -225,14 +141,14 @@ def _(C, A):
     return combinations
 
 
-@overload(gram.times_gram)
+@overload(gram.times_gram, jit_options=INNER)
 def _(X, M):
     def times_gram(X, M):
         s = X.shape[1]
         out = np.zeros((len(X), s))
         if len(X) < ROWS:
             for i in range(len(X)):
-                add_products(M, s, 0, s, X[i], out[i])
+                add_products(M, s, START, s, X[i], out[i])
         else:
             multiply(X, M, s, out)
         return out
@@ -240,7 +156,53 @@ def _(X, M):
     return times_gram
 
 
-@overload(gram.subtract_outer)
+@overload(gram.added, jit_options=INNER)
+def _(A, share, B):
+    def added(A, share, B):
+        out = np.empty(A.shape)
+        for i in range(A.shape[0]):
+            for j in range(A.shape[1]):
+                out[i, j] = A[i, j] + share * B[i, j]
+        return out
+
+    return added
+
+
+@overload(gram.put, jit_options=INNER)
+def _(out, i, j, share, A):
+    def put(out, i, j, share, A):
+        for l in range(A.shape[0]):
+            for n in range(A.shape[1]):
+                out[i + l, j + n] = share * A[l, n]
+
+    return put
+
+
+@overload(gram.picked, jit_options=INNER)
+def _(A, rows, columns):
+    def picked(A, rows, columns):
+        out = np.empty((len(rows), len(columns)))
+        for i in range(len(rows)):
+            for j in range(len(columns)):
+                out[i, j] = A[rows[i], columns[j]]
+        return out
+
+    return picked
+
+
+@overload(gram.energies, jit_options=INNER)
+def _(A, M):
+    def energies(A, M):
+        out = np.zeros(len(A))
+        for i in range(len(A)):
+            for j in range(A.shape[1]):
+                out[i] += A[i, j] * A[i, j] * M[j, j]
+        return out
+
+    return energies
+
+
+@overload(gram.subtract_outer, jit_options=INNER)
 def _(E, j):
     def subtract_outer(E, j):
         above = E[j, j + 1 :]
@@ -267,4 +229,4 @@ for function in (
     tail.aged,
     tail.lengthened,
 ):
-    register_jitable(function)
+    register_jitable(**INNER)(function)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from orfit.kernels.loops import compiled, shared
+from orfit.kernels.settings import compiled
+from orfit.kernels.sharing import shared
 
 EPS = np.finfo(np.float64).eps
 TINY = 1e-70
@@ -91,7 +92,8 @@ def secular_root(s, z2, i, inverse):
 
 
 @shared
-def secular_roots(start, stop, out, s, z2, inverse):
+def secular_roots(start, stop, thread, outs, args):
+    s, z2, inverse = args
     for i in range(start, stop):
         secular_root(s, z2, i, inverse[i])
 
@@ -156,7 +158,9 @@ def rank_one(sigma, z, threads):
         t[j] = s[poles[j]]
         z2[j] = z1[poles[j]] ** 2
     # inverse[i, j] = 1 / (t_j² − λ_i): to divide takes longer than all else.
-    secular_roots(r, np.empty((threads if r >= LARGE else 1, 0)), (t[:r], z2[:r], inverse))
+    secular_roots(
+        np.int64(r), np.empty((threads if r >= LARGE else 1, 0)), (t[:r], z2[:r], inverse)
+    )
     for i in range(r):
         found[i] = np.sqrt(max(t[i] * t[i] - 1 / inverse[i, i], 0.0))
         again[i] = -1 / inverse[0, i]

@@ -9,7 +9,9 @@ import numpy as np
 from numba import njit
 
 from orfit.kernels import FINGERPRINT
-from orfit.kernels.loops import SETTINGS, compiled, dot
+from orfit.kernels.cache import kept
+from orfit.kernels.loops import dot
+from orfit.kernels.settings import SETTINGS, compiled
 
 
 @compiled
@@ -63,34 +65,37 @@ def sweep(columns, scale, u, v, g, next_u, next_v):
 
 
 def row_loop(fingerprint):
-    @njit(cache=True, **SETTINGS)
+    @kept
+    @njit(**SETTINGS)
     def walk(
         columns, late, scale, w, X, F, Y, noise, fade, bound, prior, limit, room, safe, most,
-        records,
+        records, outcome,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
         columns (L's, p×p), late and w (q×p) are changed in place. late: u and v of the row
-        before, by which L is still to be changed, with its `scale`; without rows that is all that
-        is done. F (n×q): what is predicted where w = 0. Y: the labels. fade: the root of 1 /
-        `forgetting`. bound, prior: how wide L is and was (`Width`). limit, room: so wide it may be,
-        and so wide divided by a row's length. safe: lengths whose squares are numbers, and the
-        share of a length that is no rounding. most: what steps may reach. records (n×(4 + 3q)): for
-        each row |Δw|, novelty, rank, variance, q predictions, q residuals, q conflicts.
-        Returns how many rows were learned, fewer than all where the next one is not for this loop
-        (nothing is late then), and how far they moved w.
+        before, by which L is still to be changed, with its scale (1); zero there: it is not.
+        Without rows that change is all that is done. F (n×q): what is predicted where w = 0. Y: the
+        labels. fade: the root of 1 / `forgetting`. bound, prior: how wide L is and was (`Width`).
+        limit, room: so wide it may be, and so wide divided by a row's length. safe: lengths whose
+        squares are numbers, and the share of a length that is no rounding. most: what steps may
+        reach. records (n×(4 + 3q)): for each row |Δw|, novelty, rank, variance, q predictions, q
+        residuals, q conflicts. outcome: how many rows were learned, fewer than all where the next
+        one is not for this loop (nothing is late then), and how far they moved w.
         """
         fingerprint  # noqa: B018
         p, q, row, moved = len(columns), len(w), 0, 0.0
         u, v, ahead = late[0], late[1], np.empty_like(late)
-        next_u, next_v = ahead[0], ahead[1]
+        next_u, next_v, by = ahead[0], ahead[1], scale[0]
+        if by == 0:
+            u[:], v[:], by = 0, 0, 1.0
         if not len(X):
-            sweep(columns, scale, u, v, u, next_u, next_v)
+            sweep(columns, by, u, v, u, next_u, next_v)
         while row < len(X):
             g = X[row]
-            sweep(columns, scale, u, v, g, next_u, next_v)
+            sweep(columns, by, u, v, g, next_u, next_v)
             u, v, next_u, next_v = next_u, next_v, u, v
-            scale, bound = fade, bound * fade
+            by, bound = fade, bound * fade
             norm, seen, wide = np.sqrt(dot(g, g)), np.sqrt(dot(v, v)), np.sqrt(dot(u, u))
             within = safe[0] < norm < safe[1] and safe[0] < seen < safe[1] and wide < safe[1]
             if not within or bound > limit or bound * norm > room:
@@ -125,7 +130,8 @@ def row_loop(fingerprint):
             u *= columns.dtype.type(share / seen / seen)
             row += 1
         late[0], late[1] = u, v
-        return row, moved
+        scale[0] = fade if 0 < row == len(X) else 0.0
+        outcome[0], outcome[1] = row, moved
 
     return walk
 

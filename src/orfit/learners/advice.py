@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,15 +14,42 @@ APART = 1e4  # a ratio of columns that raw units have, and standardised ones hav
 
 
 class SaturationWarning(UserWarning):
-    """The memory spans every parameter: without noise nothing more can be fitted."""
+    """The memory spans every parameter: without noise nothing more can be fitted.
+
+    Examples:
+        >>> import warnings
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     updates = orfit.ORFit(orfit.Linear(1)).learn_each([[1.0], [1.0]], [1.0, 2.0])
+        >>> caught[0].category is orfit.SaturationWarning
+        True
+    """
 
 
 class InterpolationWarning(UserWarning):
-    """Without noise, w takes steps that only noise explains, and explodes."""
+    """Without noise, w takes steps that only noise explains, and explodes.
+
+    Examples:
+        >>> import warnings
+        >>> rng = np.random.default_rng(0)
+        >>> X = 1 + 1e-8 * rng.standard_normal((300, 6))
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     updates = orfit.ORFit(orfit.Linear(6), 3).learn_each(X, rng.standard_normal(300))
+        >>> caught[0].category is orfit.InterpolationWarning
+        True
+    """
 
 
 class ScaleWarning(UserWarning):
-    """Columns of x have units so different that the small ones are hardly learned."""
+    """Columns of x have units so different that the small ones are hardly learned.
+
+    Examples:
+        >>> import warnings
+        >>> X = np.outer(np.arange(1, 101), [1.0, 1e6])
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     updates = orfit.ORFit(orfit.Linear(2), noise=1.0).learn_each(X, X[:, 0])
+        >>> caught[0].category is orfit.ScaleWarning
+        True
+    """
 
 
 def advise(message: str, category: type[UserWarning]) -> None:
@@ -32,32 +60,41 @@ def advise(message: str, category: type[UserWarning]) -> None:
     warnings.warn(message, category, stacklevel=depth + 1)
 
 
+@dataclass(frozen=True)
 class Columns:
     """How large the columns of the first rows are; when they were enough, they are judged once."""
 
-    def __init__(self, compared: bool) -> None:
+    rows: int
+    largest: Array
+    judged: bool = True  # or there is nothing to judge yet
+
+    @classmethod
+    def before(cls, compared: bool) -> "Columns":
         """compared: whether columns of x are what parameters of one prior belong to."""
-        self.rows, self._largest = 0 if compared else ROWS, np.zeros(0)
+        return cls(0 if compared else ROWS, np.zeros(0))
 
     @property
     def waits(self) -> bool:
         return self.rows < ROWS
 
-    def look(self, X: Array) -> None:
-        """See inputs that were learned, n×d; others have no columns to compare."""
+    def with_rows(self, X: Array) -> "Columns":
+        """With inputs that were learned, n×d; others have no columns to compare."""
         if not isinstance(X, np.ndarray) or X.ndim != 2 or not X.size:
-            return
-        self.rows += len(X)
-        largest = np.abs(X).max(axis=0)
-        self._largest = np.maximum(largest, self._largest) if self._largest.size else largest
-        if not self.waits:
-            self._judge()
+            return self
+        largest, rows = np.abs(X).max(axis=0), self.rows + len(X)
+        if self.largest.size:
+            largest = np.maximum(largest, self.largest)
+        return Columns(rows, largest, rows < ROWS)
 
-    def _judge(self) -> None:
-        known = np.flatnonzero(self._largest > ROUNDING * self._largest.max())
+    def as_judged(self) -> "Columns":
+        return replace(self, judged=True)
+
+    def judge(self) -> None:
+        """Warn where some are hardly learned."""
+        known = np.flatnonzero(self.largest > ROUNDING * self.largest.max())
         if not len(known):
             return
-        sizes = self._largest[known].astype(float)
+        sizes = self.largest[known].astype(float)
         least, most = sizes.argmin(), sizes.argmax()
         if sizes[most] / APART > sizes[least]:
             advise(

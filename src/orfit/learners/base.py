@@ -2,20 +2,24 @@
 
 import os
 from abc import ABC, abstractmethod
-from importlib.metadata import version
+from collections.abc import Iterable
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 
-from orfit import checkpoint, door, tall
+from orfit import checkpoint, door, schema, tall
 from orfit.door import Array
 from orfit.learners.advice import Columns
+from orfit.learners.atomic import HAPPENED, Atomic
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.models import Model, completed
+from orfit.schema import Check, Fields, Layout
+from orfit.version import __version__
 
 
-class Learner(ABC):
+class Learner(Atomic, ABC):
     """A model, its parameters, and a rule to move them when a datapoint arrives.
 
     A subclass writes `_learn`. Input is checked here, before `_learn` sees it; where it is
@@ -23,13 +27,17 @@ class Learner(ABC):
     """
 
     memory: Memory | None = None
+    holder: Memory | None = None  # one like its memory, where it is always of the same kind
+    has_parameters = True  # whether w is the model's
     _mine = slice(None)  # the columns of what a memory carries that are w
+    _made = False  # whether a public name that is set now is a slip
 
     def __init__(self, model: Model, w0: object = None, memory: Memory | None = None) -> None:
         """w0: where to start; its dtype, float32 or float64, is the learner's.
 
         memory: what carries the parameters; without one they are kept as they are.
         """
+        super().__init__()
         self.model = model
         self._model = completed(model)
         start = self._start(w0)
@@ -42,15 +50,30 @@ class Learner(ABC):
         alike = memory is None or memory.one_prior
         self._seen, self._columns = (
             0,
-            Columns(model.linear and model.input_shape is not None and alike),
+            Columns.before(model.linear and model.input_shape is not None and alike),
         )
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
         self._label_shape = () if model.heads is None else (model.heads,)
+        self._made = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Settings that may change are properties, which check; other public names are fixed."""
+        if name[0] != "_" and self._made and not _settable(type(self), name):
+            names = [name for name in dir(self) if name[0] != "_" and _settable(type(self), name)]
+            known = "cannot be set" if hasattr(self, name) else "is no setting"
+            raise AttributeError(
+                f"{type(self).__name__}.{name} {known}; what may be set is: {', '.join(names)}"
+            )
+        object.__setattr__(self, name, value)
 
     @abstractmethod
     def _learn(self, X: Array, Y: Array) -> Update:
-        """Learn a block of n ≥ 1 datapoints at once. On an error nothing has changed."""
+        """Learn a block of n ≥ 1 datapoints at once.
+
+        Attributes are replaced; arrays that they had are not written to (`Memory.parts`). So on any
+        exception all is as before.
+        """
 
     def settings(self) -> dict[str, Any]:
         """The arguments, besides model and w0, to make this learner again."""
@@ -76,7 +99,7 @@ class Learner(ABC):
     @property
     def w(self) -> Any:
         """The parameters, (p,) or (p, q): a copy, which later steps leave alone."""
-        w = tall.copy(self._w)
+        w = self._reading(lambda: tall.copy(self._w))
         if isinstance(w, np.ndarray):
             w.flags.writeable = False  # writing to a copy would be silently in vain
         return w
@@ -84,10 +107,21 @@ class Learner(ABC):
     @property
     def seen(self) -> int:
         """How many datapoints have been learned."""
-        return self._seen
+        try:
+            return self._reading(lambda: self._seen)
+        except MemoryError:
+            if self._unfinished is not HAPPENED:
+                raise  # rows are there that nobody could count yet
+            return self._seen
 
     def learn(self, x: object, y: object) -> Update:
-        """Learn one datapoint: x (d,), y a number or (c,)."""
+        """Learn one datapoint: x (d,), y a number or (c,).
+
+        Whatever exception comes, of a signal too: it was learned or it was not, as `seen` tells.
+        """
+        return self._changing(self._learn_point, x, y)
+
+    def _learn_point(self, x: object, y: object) -> Update:
         inputs = self._inputs("x", x)
         X = inputs[None]
         if inputs.shape != self._input_shape:
@@ -101,6 +135,9 @@ class Learner(ABC):
 
         With `forgetting`, the block is one moment in time.
         """
+        return self._changing(self._learn_points, X, Y)
+
+    def _learn_points(self, X: object, Y: object) -> Update:
         inputs, labels = self._many(X, Y)
         if not len(inputs):
             return Update(labels, labels, 0.0, 0.0, labels, self.memory.rank if self.memory else 0)
@@ -109,7 +146,13 @@ class Learner(ABC):
         return update
 
     def learn_each(self, X: object, Y: object) -> Updates:
-        """Learn many datapoints one after another: what a loop of `learn` gives."""
+        """Learn many datapoints one after another: what a loop of `learn` gives.
+
+        Where an exception ends it, those before have been learned, and nothing is told of them.
+        """
+        return self._changing(self._learn_each, X, Y)
+
+    def _learn_each(self, X: object, Y: object) -> Updates:
         updates = self._learn_rows(*self._many(X, Y))
         self._watch(updates)
         return updates
@@ -120,10 +163,11 @@ class Learner(ABC):
         std: True gives the pair (f, s), s the standard deviation of a label there, and "mean" that
             of f alone, without the noise in the label (`OneStep.scale` says how that is known).
         """
-        if not isinstance(std, str):
-            std = door.flag("std", std)
-        elif std != "mean":
+        if not isinstance(std, bool | np.bool_) and std != "mean":
             raise ValueError(f'std must be True, False or "mean"; it is {std!r}')
+        return self._reading(self._predicted, X, std)
+
+    def _predicted(self, X: object, std: bool | str) -> Any:
         inputs = self._inputs("X", X)
         shape = self._input_shape
         one = inputs.ndim < 2 if shape is None else inputs.shape == shape
@@ -139,17 +183,26 @@ class Learner(ABC):
 
     def sync(self) -> None:
         """Write w into the model's module, where it has one (`TorchModel`)."""
-        self._model.sync(self._w)
+        self._reading(lambda: self._model.sync(self._w))
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write everything to one safetensors file, atomically; `orfit.load` reads it back."""
-        arrays, header = self.state()
-        checkpoint.write(path, arrays, header)
+    def save(self, path: str | os.PathLike[str], wait: bool = True) -> "Future[None] | None":
+        """Write everything to one safetensors file, atomically; `orfit.load` reads it back.
+
+        wait: with False a copy is taken, and written while the learner goes on. What comes back has
+            `result()`, which waits, and raises what went wrong. One save does not overtake another.
+        """
+        wait = door.flag("wait", wait)
+        content = self._reading(lambda: checkpoint.Content.of(*self.state()))
+        if not wait:
+            return checkpoint.writer.later(path, content)
+        checkpoint.writer.now(path, content)
+        return None
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values from which `restore` goes on bit-equally.
 
-        "w" is for other programs to read; a memory that carries w has its own form of it.
+        Arrays may be the learner's own, which the next step changes. "w" is for other programs to
+        read; a memory that carries w has its own form of it.
         """
         settings = self.settings()
         if "memory" in settings:
@@ -158,7 +211,7 @@ class Learner(ABC):
         header: dict[str, Any] = {
             "kind": type(self).__name__,
             "settings": settings,
-            "versions": {name: version(name) for name in ("orfit", "numpy")},
+            "versions": {"orfit": __version__, "numpy": np.__version__},
             "seen": self._seen,
             "input_shape": self._input_shape,
             "label_shape": self._label_shape,
@@ -169,16 +222,37 @@ class Learner(ABC):
             arrays |= {f"memory.{name}": array for name, array in state.items()}
         return arrays, header
 
+    def fields(self) -> Fields:
+        """The plain values of `state` besides those that make a learner as this one."""
+        plain: Fields = {"seen": schema.counter, "label_shape": schema.shape}
+        plain["input_shape"] = schema.optional(schema.shape)
+        if self.memory is not None:
+            plain["memory"] = schema.record(self.memory.fields())
+        return plain
+
+    def layout(self) -> Layout:
+        """The arrays of `state`."""
+        w: Layout = {"w": (tall.numpy_dtype(self._w), *self._shape)}
+        of_memory: Layout = {} if self.memory is None else self.memory.layout()
+        return w | {f"memory.{name}": sides for name, sides in of_memory.items()}
+
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
-        """Take up what `state` gave: of a learner made as this one, from w0 = arrays["w"]."""
+        """Take up what `state` gave: of a learner made as this one, from w0 = arrays["w"].
+
+        It is what `fields` and `layout` say; raises where its parts do not fit together.
+        """
         if self.memory is not None:
             of_memory = {n: a for n, a in arrays.items() if n.startswith("memory.")}
             state = {name.removeprefix("memory."): array for name, array in of_memory.items()}
             self.memory.restore(state, header["memory"])
-        self._seen = int(header["seen"])
-        self._label_shape = tuple(header["label_shape"])
-        if header["input_shape"] is not None:
-            self._input_shape = tuple(header["input_shape"])
+        self._seen, shape = header["seen"], header["input_shape"]
+        inputs = None if shape is None else tuple(shape)
+        labels, heads = tuple(header["label_shape"]), self.model.heads
+        if self.model.input_shape not in (None, inputs) or (heads and labels != (heads,)):
+            raise ValueError(f"the model does not take inputs {inputs} and labels {labels}")
+        if inputs is None and self._seen:
+            raise ValueError("datapoints were seen of which the shape is not known")
+        self._input_shape, self._label_shape = inputs, labels
 
     def __repr__(self) -> str:
         settings = self.settings()
@@ -215,13 +289,25 @@ class Learner(ABC):
             start = w if isinstance(start, np.ndarray) else tall.convert(start, w)
         return tall.copy(start)  # the caller's array stays his
 
-    def _watch(self, told: Update | Updates) -> None:  # noqa: B027
+    def _watch(self, told: Update | Updates) -> None:
         """Look at what came of learning, to warn where a user would want to know."""
+        if not self._columns.judged:
+            self._columns = self._columns.as_judged()
+            self._columns.judge()
 
     def _learn_block(self, X: Array, Y: Array) -> Update:
+        return self.undivided(self._learn_and_count, X, Y)
+
+    def _learn_and_count(self, X: Array, Y: Array) -> Update:
         update = self._learn(X, Y)
         self._count(X, Y)
         return update
+
+    def _parts(self) -> Iterable[Any]:
+        return (self, *self._carrier.parts)
+
+    def _settle(self) -> None:
+        self._carrier.settle()
 
     def _learn_one(self, X: Array, Y: Array) -> Update:
         return self._learn_block(X, Y).first()
@@ -238,7 +324,7 @@ class Learner(ABC):
             self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
         self._seen += len(X)
         if self._columns.waits:
-            self._columns.look(X)
+            self._columns = self._columns.with_rows(X)
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
         inputs = self._inputs("X", X)
@@ -294,8 +380,32 @@ class Learner(ABC):
 class Plain:
     """Parameters as they are, for a learner that has no memory."""
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self,)
+
     def carry(self, w: Any) -> None:
         self.w = w
+
+    def settle(self) -> None:
+        """Nothing is left to be done."""
+
+
+def _settable(kind: type, name: str) -> bool:
+    return getattr(getattr(kind, name, None), "fset", None) is not None
+
+
+def setting(name: str, check: Check) -> Any:
+    """A property that is checked whenever it is set."""
+
+    def put(learner: Any, value: object) -> None:
+        checked = check(name, value)
+        if learner._made:  # not in the middle of a step
+            learner._changing(setattr, learner, f"_{name}", checked)
+        else:
+            setattr(learner, f"_{name}", checked)
+
+    return property(lambda learner: getattr(learner, f"_{name}"), put)
 
 
 def _single(w0: object) -> bool:

@@ -33,9 +33,18 @@ class EKF(Moving):
     With prior = 1 and R = 0 a w that stands still equals ORFit with unlimited memory, and with a
     number R > 0 `ORFit(noise=R)`, up to rounding, which a dense P magnifies by P₀/R: below 1e-10 P₀
     take ORFit. O(p²) time and memory a step; where w moves or wanders, O(p³).
+
+    Examples:
+        >>> learner = orfit.EKF(orfit.Linear(1), noise=1.0, drift=0.1)
+        >>> for y in (1.0, 2.0, 3.0):
+        ...     update = learner.learn([1.0], y)
+        >>> f, s = learner.predict([1.0], std="mean")
+        >>> print(f"{f:.2f} ± {s:.2f}")
+        1.71 ± 0.57
     """
 
     memory: Dense
+    holder = Dense()
 
     def __init__(
         self,
@@ -47,7 +56,7 @@ class EKF(Moving):
         dynamics: Any = None,
         control: object = None,
         drift: object = 0.0,
-        rows: str | Auto | dict[str, int] = "auto",
+        rows: str | Auto = "auto",
     ) -> None:
         whole = completed(model)
         self._heads = whole.heads

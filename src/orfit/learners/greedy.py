@@ -1,5 +1,7 @@
 """Remember the last label and nothing else."""
 
+from typing import Any
+
 import numpy as np
 
 from orfit import door
@@ -14,10 +16,23 @@ class Greedy(Learner):
 
     Its `w` is that label (zero at first, unless w0 says otherwise). The model says only what
     shape a label has.
+
+    Examples:
+        >>> learner = orfit.Greedy(orfit.Linear(2))
+        >>> updates = learner.learn_each([[1, 0], [0, 1]], [3.0, 4.0])
+        >>> print(learner.predict([1, 0]))
+        4.0
     """
+
+    has_parameters = False
 
     def _start(self, w0: object) -> Array:
         return np.zeros(()) if w0 is None else np.array(door.numbers("w0", w0))
+
+    def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
+        super().restore(arrays, header)
+        if self._w.shape not in ((), self._label_shape):
+            raise ValueError(f"a label has shape {self._label_shape}, w has {self._w.shape}")
 
     def _predict(self, X: Array) -> Array:
         F = self.model.predict(self.model.initial(), X)

@@ -5,20 +5,26 @@ for each guess, all of them learn from every row on one memory, and the guess wh
 best lately is the learner's. Each also keeps how large its residuals were beside what it expected:
 
     u = r / sqrt(gᵀPg + R),     scale = the mean of u²,     variance of y = scale (gᵀPg + R)
+
+In that mean no u² counts for more than FAR times the scale so far: one bad reading, or a jump that
+is soon learned, would else widen every interval for thousands of rows. Where most of a group of u²
+is that large, it is noise that has grown, and counts.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from orfit import door, tall
+from orfit import door, schema, tall
 from orfit.door import Array
-from orfit.memory.base import taken
+from orfit.schema import DOUBLE, Fields, Layout
 
 # Of R, as powers of ten, in units of the squared length of the first gradient.
 GRID = range(-6, 2)
+FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
 RECENCY = 3.0  # the mean weighs row i of n by about (i/n)^(RECENCY − 1)
 WINDOW = 1000  # rows: never longer than that, so that a stream may change
 LATELY = 100  # rows, of what is compared with all that
@@ -27,7 +33,12 @@ MOST = 1e300  # beyond, squares count as this
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
 FIRST = 32  # rows, after each of which another guess may be chosen
 INTERVAL = 16  # rows between decisions later
-WAITING = 256  # gradients that wait to be counted together
+GROUP = 64  # gradients whose u² are held against the same scale
+WAITING = 4 * GROUP  # gradients that wait to be counted together
+FAR = 25.0  # five standard deviations: of noise that is normal, nothing is lost
+MEDIAN = 0.455  # of u², where noise is normal: the first group has nothing else to be held against
+
+Block = tuple[Array, Array, Array | None]  # residuals, variances, u
 
 
 class Guesses:
@@ -56,12 +67,11 @@ class Guesses:
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
         count = len(self.noises)
         self.error = np.zeros(count)
-        self.spread = np.zeros((4, count, columns))  # mean u²; lately; and u u' of neighbours, u
+        self.spread = np.zeros((4, count * columns))  # mean u²; lately; and u u' of neighbours, u
         self.excess = np.zeros(count)  # mean (gᵀPg + R) / R
         self._known = 0  # gradients that tell a scale
-        self._waiting: list[tuple[Array, Array, Array | None]] = []
-        self._gradients_waiting = self._gradients = 0  # the latter: counted in `error`
-        self._unscored: list[Array] = []  # residuals that are not
+        self._wait([])
+        self._gradients = 0  # counted in `error`
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -99,7 +109,7 @@ class Guesses:
         lengths, self.unit = tall.lengths(G), None
         if lengths.any():
             exponent = 2 * math.log10(lengths[np.flatnonzero(lengths)[0]])
-            self.unit = min(290, max(-290, round(exponent)))
+            self.unit = min(FARTHEST, max(-FARTHEST, round(exponent)))
         self._measured(self.unit or 0)
 
     def _measured(self, unit: int) -> None:
@@ -131,8 +141,9 @@ class Guesses:
         self._settled = not self.grid or self.unit is not None  # now that it was learned
         if not self._settled:  # there were nothing but zeros
             return
-        self._waiting.append((residual, variance, whitened))
-        self._unscored.append(residual)
+        # What is behind `_blocks` is of a step that was cut short.
+        self._waiting[self._blocks :] = [(residual, variance, whitened)]
+        self._blocks += 1
         self._gradients_waiting += len(residual)
         if self._gradients_waiting >= WAITING:
             self._count()
@@ -150,56 +161,72 @@ class Guesses:
 
     def set_noise(self, noises: Array) -> None:
         """Take R to be another from now on."""
-        self._count()
+        self._count(whole=True)
         self.noises = noises
+
+    def _wait(self, blocks: list[Block], scored: int = 0) -> None:
+        """Let these be what waits to be counted, of which the first are in `error` already."""
+        self._waiting, self._blocks, self._scored = blocks, len(blocks), scored
+        self._gradients_waiting = sum(len(residual) for residual, _, _ in blocks)
+
+    def _unscored(self) -> list[Array]:
+        """Residuals that are not yet in `error`."""
+        return [residual for residual, _, _ in self._waiting[self._scored : self._blocks]]
 
     def _score(self) -> None:
         """Take into `error` what is not yet in it: all that a decision needs."""
-        if not self._unscored:
+        if self._scored == self._blocks:
             return
-        residual = np.clip(np.concatenate(self._unscored), -LARGEST, LARGEST)
+        residual = np.clip(np.concatenate(self._unscored()), -LARGEST, LARGEST)
         weights, old = _weights(self._gradients, len(residual))
         squares = (residual * residual).reshape(len(residual), len(self), self.columns)
         self.error = old * self.error + weights @ squares.sum(axis=2)
-        self._gradients, self._unscored = self._gradients + len(residual), []
+        self._gradients, self._scored = self._gradients + len(residual), self._blocks
 
-    def _count(self) -> None:
+    def _count(self, whole: bool = False) -> None:
+        """Take what waits into the means: full groups of it, or the whole."""
         self._score()
-        self.excess, self.spread, self._known = self._counted()
-        self._waiting, self._gradients_waiting = [], 0
+        residual, variance, u = self._told()
+        n = len(u) if whole else len(u) // GROUP * GROUP
+        self.excess, self.spread, self._known = self._counted(variance[:n], u[:n])
+        self._wait([(residual[n:], variance[n:], u[n:])], 1)
 
-    def _counted(self) -> tuple[Array, Array, int]:
-        """What `excess` and `spread` are with the rows that wait."""
-        if not self._waiting:
-            return self.excess, self.spread, self._known
-        residual, variance, whitened = self._everything_waiting()
-        told = (variance > 0).all(axis=1)
-        u = whitened.reshape(len(residual), len(self), self.columns)[told]
-        if not len(u):
-            return self.excess, self.spread, self._known
-        known = self._known + len(u)
-        weights, old = _weights(self._known, len(u))
+    def _counted(self, variance: Array, whitened: Array) -> tuple[Array, Array, int]:
+        """What `excess`, `spread` and `_known` are with these gradients, too."""
+        excess, spread, known = self.excess, self.spread, self._known
         noises = np.where(self.noises > 0, self.noises, 1.0)
-        with np.errstate(over="ignore"):
-            excess = old * self.excess + weights @ np.minimum(variance[told] / noises, MOST)
-        before = np.concatenate([self.spread[3][None], u[:-1]])
-        spread = np.empty_like(self.spread)
-        spread[0] = old * self.spread[0] + np.tensordot(weights, u * u, 1)
-        weights, old = _weights(self._known, len(u), LATELY)
-        spread[1] = old * self.spread[1] + np.tensordot(weights, u * u, 1)
-        spread[2] = old * self.spread[2] + np.tensordot(weights, u * before, 1)
-        spread[3] = u[-1]
+        for start in range(0, len(whitened), GROUP):
+            S, u = variance[start : start + GROUP], whitened[start : start + GROUP]
+            usual = np.median(u * u, axis=0) / MEDIAN
+            if known:  # where most of a group is large, that is no outlier
+                usual = np.maximum(spread[0], usual) if len(u) == GROUP else spread[0]
+            most = np.sqrt(FAR * np.where(usual > 0, usual, np.inf))
+            u = np.minimum(np.maximum(u, -most), most)
+            weights, old = _weights(known, len(u))
+            recent, faded = _weights(known, len(u), LATELY)
+            with np.errstate(over="ignore"):
+                excess = old * excess + weights @ np.minimum(S / noises, MOST)
+            squares, products = u * u, u * np.vstack([spread[3], u[:-1]])
+            means = weights @ squares, recent @ squares, recent @ products
+            spread = np.vstack([np.array([[old], [faded], [faded]]) * spread[:3] + means, u[-1]])
+            known += len(u)
         return excess, spread, known
+
+    def _told(self) -> tuple[Array, Array, Array]:
+        """Of what waits, that which tells a scale."""
+        residual, variance, u = self._everything_waiting()
+        told = (variance > 0).all(axis=1)
+        return residual[told], variance[told], u[told]
 
     def _everything_waiting(self) -> tuple[Array, Array, Array]:
         """Residuals, variances and u."""
-        wide = len(self) * self.columns
-        residual = np.concatenate([np.empty((0, wide)), *(r for r, _, _ in self._waiting)])
-        variance = np.concatenate([np.empty((0, len(self))), *(S for _, S, _ in self._waiting)])
+        wide, waiting = len(self) * self.columns, self._waiting[: self._blocks]
+        residual = np.concatenate([np.empty((0, wide)), *(r for r, _, _ in waiting)])
+        variance = np.concatenate([np.empty((0, len(self))), *(S for _, S, _ in waiting)])
         expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
         with np.errstate(over="ignore"):
             whitened, start = residual / np.sqrt(expected), 0
-        for r, _, u in self._waiting:
+        for r, _, u in waiting:
             if u is not None:
                 whitened[start : start + len(r)] = u
             start += len(r)
@@ -209,18 +236,18 @@ class Guesses:
     @property
     def scale(self) -> Array:
         """Of the chosen one, for each column; 1 while nothing tells."""
-        _, spread, known = self._counted()
-        return spread[0, self.chosen] if known else np.ones(self.columns)
+        _, spread, known = self._counted(*self._told()[1:])
+        return spread[0, self.mine] if known else np.ones(self.columns)
 
     def lately(self) -> tuple[float, float, float]:
         """Of the chosen one, over all columns: S/R, u² lately, and whiteness.
 
         Whiteness: the correlation of neighbouring u.
         """
-        excess, spread, known = self._counted()
+        excess, spread, known = self._counted(*self._told()[1:])
         if not known:
             return np.nan, np.nan, np.nan
-        mean, recent, lag = spread[:3, self.chosen].mean(axis=1)
+        mean, recent, lag = spread[:3, self.mine].mean(axis=1)
         if not (mean > 0 and recent > 0):
             return float(excess[self.chosen]), 0.0, 0.0
         return float(excess[self.chosen]), float(recent), float(lag / recent)
@@ -240,28 +267,45 @@ class Guesses:
         arrays["guesses.spread"] = self.spread
         unit = self.unit if self._settled else None
         values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
-        values |= {"gradients": self._gradients, "unscored": sum(map(len, self._unscored))}
+        values |= {"gradients": self._gradients, "unscored": sum(map(len, self._unscored()))}
         return arrays, values
 
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+    def fields(self) -> Fields:
+        """What `state` gives: values."""
+        counters = dict.fromkeys(("rows", "known", "gradients", "unscored"), schema.counter)
+        unit = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
+        chosen = functools.partial(door.count, least=0, most=len(self) - 1)
+        return {**counters, "unit": schema.optional(unit), "chosen": chosen}
+
+    def layout(self) -> Layout:
+        """Arrays."""
         count, width = len(self), len(self) * self.columns
-        shapes = {"residual": width, "variance": count, "whitened": width}
-        residual, variance, whitened = (
-            taken(arrays, f"guesses.{name}", np.float64, None, wide)
-            for name, wide in shapes.items()
+        sides: Layout = {
+            "residual": ("n", width),
+            "variance": ("n", count),
+            "whitened": ("n", width),
+        }
+        sides |= {"error": (count,), "excess": (count,), "spread": (4, width)}
+        return {f"guesses.{name}": (DOUBLE, *of_it) for name, of_it in sides.items()}
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        residual, variance, whitened, self.error, self.excess, self.spread = (
+            arrays[name] for name in self.layout()
         )
-        self._waiting = [(residual, variance, whitened)] if len(residual) else []
-        self._gradients_waiting, unscored = len(residual), int(values["unscored"])
-        self._unscored = [residual[len(residual) - unscored :]] if unscored else []
-        self.error = taken(arrays, "guesses.error", np.float64, count)
-        self.excess = taken(arrays, "guesses.excess", np.float64, count)
-        self.spread = taken(arrays, "guesses.spread", np.float64, 4, count, self.columns)
-        self.unit, self.chosen = values["unit"], range(count)[int(values["chosen"])]
+        unscored, self.unit, self.chosen = values["unscored"], values["unit"], values["chosen"]
+        if unscored > len(residual):
+            raise ValueError(f"{unscored} residuals cannot be counted yet: {len(residual)} wait")
+        if any((A < 0).any() for A in (variance, self.error, self.excess, self.spread[:2])):
+            raise ValueError("a mean of squares is negative")
         if self.unit is not None:
-            self._measured(int(self.unit))
+            if not self.grid:
+                raise ValueError("a unit has no meaning where the noise is given")
+            self._measured(self.unit)
             self._settled = True
-        self.rows, self._known = int(values["rows"]), int(values["known"])
-        self._gradients = int(values["gradients"])
+        parts = slice(len(residual) - unscored), slice(len(residual) - unscored, None)
+        self._wait([(residual[p], variance[p], whitened[p]) for p in parts], 1)
+        self.rows, self._known = values["rows"], values["known"]
+        self._gradients = values["gradients"]
 
 
 def _weights(before: int, count: int, window: int = WINDOW) -> tuple[Array, float]:

@@ -1,9 +1,10 @@
 """Bring a saved learner back."""
 
+import inspect
 import os
-from typing import Any
+from typing import Any, cast
 
-from orfit import checkpoint, models
+from orfit import checkpoint, door
 from orfit import memory as memories
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
@@ -16,11 +17,18 @@ from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.rows import Auto, WayError
 from orfit.learners.sgd import SGD
 from orfit.memory import Memory
-from orfit.models import Model, completed
+from orfit.models import Linear, Model, completed
+from orfit.schema import Check, arranged, made, mapping, optional, record, text
 
 KINDS: dict[str, type[Learner]] = {
     kind.__name__: kind for kind in (ORFit, OneStepSGD, NTKRLS, RLS, EKF, OGD, SGD, Greedy)
 }
+MEMORIES: dict[str, type] = {
+    name: kind
+    for name, kind in vars(memories).items()
+    if name in memories.__all__ and issubclass(kind, Memory) and not inspect.isabstract(kind)
+}
+MODELS: dict[str, type] = {"Linear": Linear}
 
 
 def load(
@@ -37,6 +45,13 @@ def load(
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
     rows: how to learn rows from now on; as before, unless given.
     dynamics: needed where those of the saved learner are a function, or a sparse matrix.
+
+    Examples:
+        >>> learner = orfit.RLS(orfit.Linear(2))
+        >>> update = learner.learn([1.0, 0.0], 2.0)
+        >>> learner.save("learner.safetensors")
+        >>> print(orfit.load("learner.safetensors").w == learner.w)
+        [ True  True]
     """
     if model is not None:
         completed(model)
@@ -48,8 +63,19 @@ def load(
         return _restore(arrays, header, model, memory, rows, dynamics)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
-    except (KeyError, IndexError, TypeError, ValueError, MemoryError) as error:
+    except ValueError as error:
         raise CheckpointError(f"{os.fspath(path)} is damaged ({error})") from None
+    except MemoryError as error:
+        raise CheckpointError(f"{os.fspath(path)} asks for more memory ({error})") from None
+
+
+# What says how to make a part again: its kind by name, and the arguments.
+PART: dict[str, Check] = {"kind": text, "settings": mapping}
+HEADER: dict[str, Check] = {
+    **PART,
+    "versions": record({"orfit": text, "numpy": text}),
+    "model": record({**PART, "size": door.count, "heads": optional(door.count)}),
+}
 
 
 def _restore(
@@ -60,12 +86,17 @@ def _restore(
     rows: str | Auto | None,
     dynamics: Any,
 ) -> Learner:
-    if header["kind"] not in KINDS:
-        raise CheckpointError(f"it holds a learner of the kind {header['kind']}, unknown here")
-    model = _model(header["model"], model)
-    settings = header["settings"]
+    known = {name: header.pop(name) for name in HEADER if name in header}
+    known = record(HEADER)("header", known)
+    if known["kind"] not in KINDS:
+        raise CheckpointError(f"it holds a learner of the kind {known['kind']:.200}, unknown here")
+    kind, settings = KINDS[known["kind"]], known["settings"]
+    model = _model(known["model"], model)
     if "memory" in settings:
-        settings = settings | {"memory": _memory(settings["memory"], memory)}
+        memory = _memory(record(PART)("memory", settings["memory"]), memory)
+        settings = settings | {"memory": memory}
+    if isinstance(settings.get("rows"), dict):
+        settings = settings | {"rows": made(Auto, settings["rows"])}
     if rows is not None:
         settings = settings | {"rows": rows}
     if dynamics is not None:
@@ -75,23 +106,38 @@ def _restore(
             "its dynamics are Python code or a sparse matrix, which the file does not hold; "
             "pass them to load, dynamics=…"
         )
+    _check_sizes(arrays, model, kind, memory if "memory" in settings else kind.holder)
     try:
-        learner = KINDS[header["kind"]](model, w0=arrays["w"], **settings)
+        learner: Learner = made(kind, settings | {"w0": arrays["w"]}, model)
     except WayError as error:
         raise CheckpointError(f"{error}; or pass another rows=… to load") from None
-    learner.restore(arrays, header)
+    arranged(arrays, learner.layout())
+    learner.restore(arrays, record(learner.fields())("header", header))
     return learner
+
+
+def _check_sizes(
+    arrays: dict[str, Array], model: Model, kind: type[Learner], memory: Memory | None
+) -> None:
+    """Raise unless what a learner will make room for is there: before anything is made."""
+    shape = (model.size,) if model.heads is None else (model.size, model.heads)
+    if "w" not in arrays or (kind.has_parameters and arrays["w"].shape != shape):
+        raise ValueError(f"there is no w of shape {shape}")
+    for name, sides in ({} if memory is None else memory.needs(model.size)).items():
+        found = [arrays[n] for n in (f"memory.{name}", f"memory.0.{name}") if n in arrays]
+        if not found or found[0].shape != sides:
+            raise ValueError(f"there is no {name} of shape {sides}")
 
 
 def _memory(saved: dict[str, Any], given: Memory | None) -> Memory:
     if given is None:
-        if saved["kind"] not in memories.__all__:
+        if saved["kind"] not in MEMORIES:
             raise CheckpointError(
-                f"it holds a memory of the kind {saved['kind']}, unknown here; "
+                f"it holds a memory of the kind {saved['kind']:.200}, unknown here; "
                 "pass a new one of that kind to load, memory=…"
             )
-        made: Memory = getattr(memories, saved["kind"])(**saved["settings"])
-        return made
+        memory: Memory = made(MEMORIES[saved["kind"]], saved["settings"])
+        return memory
     if described(given) != saved:
         raise CheckpointError(
             f"it was saved with the memory {saved['kind']} {saved['settings']}, not with {given!r}"
@@ -100,18 +146,22 @@ def _memory(saved: dict[str, Any], given: Memory | None) -> Memory:
 
 
 def _model(saved: dict[str, Any], given: Model | None) -> Model:
-    if given is None:
-        if "code" in saved["settings"].values() or saved["kind"] not in models.__all__:
+    model = given
+    if model is None:
+        if saved["kind"] not in MODELS or "code" in saved["settings"].values():
             raise CheckpointError(
-                f"its model ({saved['kind']}) is Python code, which a file cannot hold; "
+                f"its model ({saved['kind']:.200}) is Python code, which a file cannot hold; "
                 "pass the model to load, model=…"
             )
-        made: Model = getattr(models, saved["kind"])(**saved["settings"])
-        return made
-    like = described(given) | {"size": given.size, "heads": given.heads}
+        model = cast(Model, made(MODELS[saved["kind"]], saved["settings"]))
+    like = described(model) | {"size": model.size, "heads": model.heads}
     if like != saved:
         differs = [name for name in saved if saved[name] != like[name]]
         was = ", ".join(f"{name} {saved[name]}" for name in differs)
         is_ = ", ".join(f"{name} {like[name]}" for name in differs)
-        raise CheckpointError(f"it was saved with a model of {was}; the one passed has {is_}")
-    return given
+        raise CheckpointError(
+            f"it was saved with a model of {was}; the one passed has {is_}"
+            if given is not None
+            else f"its model has {is_}, and {was}"
+        )
+    return model

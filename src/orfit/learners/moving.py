@@ -13,6 +13,7 @@ from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.memory.drift import drifts
 from orfit.models import CompleteModel, Model, completed
+from orfit.schema import Fields
 
 
 class Moving(OneStep):
@@ -42,6 +43,9 @@ class Moving(OneStep):
 
         The arguments stand for those of the constructor, this once.
         """
+        self._changing(self._take_step, u, dynamics, control, drift)
+
+    def _take_step(self, u: object, dynamics: Any, control: object, drift: object) -> None:
         size, usual = self.model.size, self._dynamics
         if dynamics is not None or control is not None:
             A = usual.A if usual.function is None else usual.function
@@ -55,13 +59,11 @@ class Moving(OneStep):
         self._check_motion(usual, self.memory)
         if self.fading != 1:
             raise ValueError("with forgetting below 1, time goes on with rows alone")
-        before = self.memory.snapshot()
-        try:
-            self._advance(usual, u, Q)
-            self._look_for_ways()  # of which there may be fewer now
-        except BaseException:
-            self.memory.go_back(before)
-            raise
+        self.undivided(self._advance_now, usual, u, Q)
+
+    def _advance_now(self, dynamics: Dynamics, u: object, Q: Any) -> None:
+        self._advance(dynamics, u, Q)
+        self._look_for_ways()  # of which there may be fewer now
         self._advanced = True
 
     def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
@@ -119,14 +121,9 @@ class Moving(OneStep):
     def _learn(self, X: Any, Y: Array) -> Update:
         if not self._by_itself(Y):
             return super()._learn(X, Y)  # which knows of drift
-        before = self.memory.snapshot()
-        try:
-            if not self._advanced and (self._dynamics.moves or drifts(self.drift)):
-                self._advance(self._dynamics, None, self.drift)
-            update = self._measure(X, Y)
-        except BaseException:
-            self.memory.go_back(before)
-            raise
+        if not self._advanced and (self._dynamics.moves or drifts(self.drift)):
+            self._advance(self._dynamics, None, self.drift)
+        update = self._measure(X, Y)
         self._advanced = False
         return update
 
@@ -178,6 +175,11 @@ class Moving(OneStep):
         arrays, header = super().state()
         return arrays, header | {"advanced": self._advanced}
 
+    def fields(self) -> Fields:
+        return super().fields() | {"advanced": door.flag}
+
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
         super().restore(arrays, header)
-        self._advanced = bool(header["advanced"])
+        self._advanced = header["advanced"]
+        if self._advanced and (len(self.guesses) > 1 or self.fading != 1):
+            raise ValueError("time does not go on by itself where guesses are compared, or λ < 1")

@@ -4,8 +4,8 @@ from typing import Any
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.learners.base import Learner
-from orfit.learners.orfit import as_memory
+from orfit.learners.base import Learner, setting
+from orfit.learners.orfit import as_memory, number_of_steps
 from orfit.learners.sgd import descent
 from orfit.learners.step import check_step
 from orfit.learners.update import Update
@@ -22,9 +22,17 @@ class OGD(Learner):
 
     After the steps it remembers the fresh gradient, at the updated parameters, where ORFit
     remembers the one it used; for linear models they are the same.
+
+    Examples:
+        >>> learner = orfit.OGD(orfit.Linear(3), memory=2, lr=0.5)
+        >>> updates = learner.learn_each([[1, 0, 0], [1, 1, 0]], [4.0, 8.0])
+        >>> print(learner.predict([1, 0, 0]))  # the second step left it alone
+        4.0
     """
 
     memory: Any
+    lr = setting("lr", door.positive)
+    steps = setting("steps", number_of_steps)
 
     def __init__(
         self,
@@ -35,9 +43,8 @@ class OGD(Learner):
         steps: int = 1,
         w0: object = None,
     ) -> None:
+        self.lr, self.steps = lr, steps
         super().__init__(model, w0, self._directions(memory))
-        self.lr = door.positive("lr", lr)
-        self.steps = door.count("steps", steps)
 
     @staticmethod
     def _directions(memory: Any) -> Memory:

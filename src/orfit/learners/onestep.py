@@ -1,12 +1,13 @@
 """Learners that fit each block in a single step."""
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from orfit import door, tall
+from orfit import door, schema, tall
 from orfit.door import Array
 from orfit.learners.base import Learner
 from orfit.learners.guesses import Guesses
@@ -18,6 +19,7 @@ from orfit.memory import Memory
 from orfit.memory.drift import drifts
 from orfit.memory.several import Several
 from orfit.models import CompleteModel, Model, check_labels, completed
+from orfit.schema import Fields, Layout
 
 FORGETTINGS = (1.0, 0.999, 0.99, 0.95)  # that "auto" compares: of all, 1,000, 100 and 20 blocks
 CHUNK = 1 << 22  # numbers of gradients that are made at a time to see how sure predictions are
@@ -39,7 +41,7 @@ class OneStep(Learner):
         w0: object = None,
         noise: float | str = 0.0,
         forgetting: float | str = 1.0,
-        rows: str | Auto | dict[str, int] = "auto",
+        rows: str | Auto = "auto",
         tail: bool | str = True,
         drift: object = 0.0,
     ) -> None:
@@ -55,11 +57,10 @@ class OneStep(Learner):
             memory.check_free()
             memory = Several(memory, len(self._forgetting))
         self._drift = self._checked_drift(drift, memory, whole.size)
+        self.rows, self._way = rows, self._forced(rows)
+        self._auto = rows if isinstance(rows, Auto) else Auto()
         super().__init__(model, w0, memory)
         memory.guess(self.guesses.tails)
-        self.rows = rows = Auto(**rows) if isinstance(rows, dict) else rows
-        self._auto = rows if isinstance(rows, Auto) else Auto()
-        self._way = self._forced(rows)
         self._look_for_ways()
 
     def _checked_noise(self, noise: Any) -> Any:
@@ -82,11 +83,6 @@ class OneStep(Learner):
     def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
         if len(self.guesses) == 1:
             return
-        if not model.linear:
-            raise ValueError(
-                '"auto" compares guesses on the same gradients, so it needs a model that is linear '
-                "in w, such as orfit.Linear or a network's tangent; for this one give a number"
-            )
         if self.guesses.per_fading > 1 and not memory.coordinates:
             raise ValueError(f'"auto" needs a memory of directions; {memory!r} is none')
 
@@ -142,20 +138,34 @@ class OneStep(Learner):
 
     def _change(self, **settings: Any) -> None:
         """Change settings, unless rows could then not be learned as they must."""
-        before = {name: getattr(self, name) for name in settings}
+        self._changing(self.undivided, self._set, settings)
+
+    def _set(self, settings: dict[str, Any]) -> None:
         for name, value in settings.items():
             setattr(self, name, value)
-        try:
-            self._look_for_ways()
-        except ValueError:
-            for name, value in before.items():
-                setattr(self, name, value)
-            raise
+        self._look_for_ways()
+
+    def _parts(self) -> Iterable[Any]:
+        return (self, self.guesses, *self.memory.parts)
 
     def loop_obstacle(self) -> str | None:
         """Why the compiled loop is not for these settings; None: it is."""
         missing: str | None = self.memory.loop_obstacle(self.noise, self.drift)
         return missing
+
+    @property
+    def began_ready(self) -> bool:
+        """Whether the compiled loop was there when the first row came.
+
+        That is decided once, and saved: a learner that is brought back goes on as it began,
+        whatever has run in the new process.
+        """
+        return bool(self._began_ready if self._seen else self.memory.loop_ready)
+
+    def _count(self, X: Any, Y: Array) -> None:
+        if not self._seen:
+            self._began_ready = self.memory.loop_ready
+        super()._count(X, Y)
 
     def _look_for_ways(self) -> None:
         ways = {way for way in WAYS.values() if way.obstacle(self) is None}
@@ -170,11 +180,14 @@ class OneStep(Learner):
 
         The recent mean of residual² / (gᵀPg + R): s² R is the variance of the noise in y.
         """
-        scale = self.guesses.scale
+        scale = self._reading(lambda: self.guesses.scale)
         return float(scale[0]) if self.model.heads is None else scale.copy()
 
     def health(self) -> Health:
         """How it is doing: is m enough, does the system move, are residuals noise?"""
+        return self._reading(self._health)
+
+    def _health(self) -> Health:
         surprise, lately, correlation = self.guesses.lately()
         scale = float(np.mean(self.scale))
         R = float(np.mean(np.diag(self.noise))) if np.ndim(self.noise) == 2 else float(self.noise)
@@ -187,7 +200,7 @@ class OneStep(Learner):
             scale,
             self.memory.rank,
             self.memory.most,
-            self.seen,
+            self._seen,
         )
 
     @property
@@ -201,7 +214,7 @@ class OneStep(Learner):
     def _forced(self, rows: str | Auto) -> Way | None:
         if rows == "auto" or isinstance(rows, Auto):
             return None
-        if rows not in WAYS:
+        if not isinstance(rows, str) or rows not in WAYS:
             raise ValueError(f"rows must be one of auto, {', '.join(WAYS)}; it is {rows!r}")
         return WAYS[rows]
 
@@ -256,6 +269,9 @@ class OneStep(Learner):
         if not self.model.linear:
             F, residual, G = self._linearize(self._w, X, Y)
             past, wanted = self.split(self.memory, G), self.tiled(residual)
+            if len(self.guesses) > 1:  # w of the others is looked at along the chosen one's tangent
+                along = past.along_w
+                wanted = wanted + self.tiled(along[:, self._mine]) - along
         else:
             offset, labels, G = self.affine(X, Y)
             past = self.split(self.memory, G)
@@ -294,11 +310,20 @@ class OneStep(Learner):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, header = super().state()
         of_guesses, header["guesses"] = self.guesses.state()
+        header["began_ready"] = self.began_ready
         return arrays | of_guesses, header
+
+    def fields(self) -> Fields:
+        own = {"guesses": schema.record(self.guesses.fields()), "began_ready": door.flag}
+        return super().fields() | own
+
+    def layout(self) -> Layout:
+        return super().layout() | self.guesses.layout()
 
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
         super().restore(arrays, header)
         self.guesses.restore(arrays, header["guesses"])
+        self._began_ready = header["began_ready"]
         self._look_for_ways()  # which may depend on what became of the memory
 
     def settings(self) -> dict[str, Any]:
@@ -320,14 +345,16 @@ class OneStep(Learner):
         self._check(offset, G)
         return offset, labels, G
 
-    def count_recorded(self, records: Array, X: Any, Y: Array, refused: ValueError | None) -> None:
-        """Take note of rows that were learned, before one that was refused."""
-        if len(records) == len(X):
-            self._count(X, Y)
-        elif len(records):
-            self._count(X[: len(records)], Y[: len(records)])
-        if refused is not None:
-            raise refused
+    def rows_learned(self, X: Any, Y: Array, rows: int) -> None:
+        """Count the first of these rows."""
+        if rows < len(X):
+            X, Y = X[:rows], Y[:rows]
+        self._count(X, Y)
+
+    def redo(self, again: Callable[[], object]) -> None:
+        """From here on compiled code works in place: `again` takes note of what it has done."""
+        if self._unfinished is not None:
+            self._unfinished.redo = again
 
     def per_gradient(self, outputs: Array) -> tuple[int, ...]:
         """The shape of what there is one of for each gradient."""

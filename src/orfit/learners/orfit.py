@@ -1,5 +1,6 @@
 """ORFit and the baselines that differ from it by the memory alone."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ from orfit.learners.rows import Auto
 from orfit.learners.step import check_step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Growing, Memory, Nothing, Principal, Unlimited
-from orfit.models import Model
+from orfit.models import CompleteModel, Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
 SPANNED = 1e-6  # the novelty of a row that has hardly anything new
+MOST_STEPS = 1000  # on one block: more would not end
 CONTRADICTED = 1e-3  # of the largest label: what then must not be left to fit
+
+number_of_steps = functools.partial(door.count, most=MOST_STEPS)
 
 
 class ORFit(Moving):
@@ -30,8 +34,9 @@ class ORFit(Moving):
     noise: R, the variance of the noise in y, against a prior of variance 1 on w. With 0 each
         datapoint is interpolated; with R > 0 and an unlimited memory this is ridge regression,
         that is RLS, exactly. With m directions it is RLS in m·p memory as long as they span what
-        was seen. "auto" tries eight powers of ten side by side, for models that are linear in w,
-        each with a column of w, and uses what predicted best lately.
+        was seen. "auto" tries eight powers of ten side by side, each with a column of w, and uses
+        what predicted best lately; where the model is not linear in w, the others are compared
+        along its tangent at the one in use.
     tail: whether P knows, on average, what was seen along directions that were dropped
         (`orfit.tail`); with False they count as never seen. "auto" tries both. Without noise, and
         for memories but `Principal`, there is none.
@@ -53,6 +58,14 @@ class ORFit(Moving):
 
     While the memory has dropped nothing, past predictions of a linear model do not move (lem:step)
     and w is the interpolator nearest to w0 (thm:implicit_bias). O(m c p) a step.
+
+    Examples:
+        >>> learner = orfit.ORFit(orfit.Linear(4), memory=2)
+        >>> updates = learner.learn_each(np.eye(4)[:2], [5.0, 7.0])
+        >>> print(learner.predict(np.eye(4)))
+        [5. 7. 0. 0.]
+        >>> print(learner.learn(np.eye(4)[0], 6.0).conflict)  # seen before, as 5
+        1.0
     """
 
     def __init__(
@@ -69,9 +82,9 @@ class ORFit(Moving):
         control: object = None,
         steps: int = 1,
         tolerance: float = 1e-6,
-        rows: str | Auto | dict[str, int] = "auto",
+        rows: str | Auto = "auto",
     ) -> None:
-        self.steps = door.count("steps", steps)
+        self.steps = number_of_steps("steps", steps)
         self.tolerance = door.nonnegative("tolerance", tolerance)
         super().__init__(
             model,
@@ -93,6 +106,11 @@ class ORFit(Moving):
         if self.steps > 1 and checked:
             raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
         return checked
+
+    def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
+        super()._check_guesses(model, memory)
+        if self.steps > 1 and len(self.guesses) > 1:
+            raise ValueError('repeated steps find one w: with "auto", steps must be 1')
 
     def _checked_drift(self, drift: object, memory: Memory, size: int) -> Any:
         Q = super()._checked_drift(drift, memory, size)
@@ -121,18 +139,15 @@ class ORFit(Moving):
         self._check_motion(self._dynamics, self.memory)
         super()._look_for_ways()
 
-    def _count(self, X: Array, Y: Array) -> None:
-        super()._count(X, Y)
-        full = self.memory.rank >= self.model.size
-        if full and not self._full and self.noise == 0:
+    def _watch(self, told: Update | Updates) -> None:
+        super()._watch(told)
+        was_full, self._full = self._full, self.memory.rank >= self.model.size
+        if self._full and not was_full and self.noise == 0:
             advise(
                 f"the memory spans all {self.model.size} parameters: no further datapoint can be "
                 "fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
                 SaturationWarning,
             )
-        self._full = full
-
-    def _watch(self, told: Update | Updates) -> None:
         if self.noise > 0 or self._exploded or not self.model.linear:
             return
         if not np.size(told.prediction):
@@ -208,6 +223,12 @@ class OneStepSGD(OneStep):
 
     The paper's baseline One-Step SGD; known in adaptive filtering as the projection algorithm, or
     NLMS with step size 1.
+
+    Examples:
+        >>> learner = orfit.OneStepSGD(orfit.Linear(2))
+        >>> updates = learner.learn_each([[1.0, 0.0], [1.0, 1.0]], [2.0, 0.0])
+        >>> print(f"{learner.predict([1.0, 0.0]):.3f}")  # the first label was 2
+        1.000
     """
 
     def __init__(self, model: Model, *, w0: object = None) -> None:

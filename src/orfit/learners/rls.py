@@ -7,8 +7,8 @@ import numpy as np
 from orfit import door
 from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
-from orfit.memory import Dense
-from orfit.models import Model
+from orfit.memory import Dense, Memory
+from orfit.models import CompleteModel, Model
 
 
 class NTKRLS(OneStep):
@@ -30,7 +30,15 @@ class NTKRLS(OneStep):
 
     O(p²) time and memory a step. `ORFit(model, m, noise=1)` is the same in m·p as long as m
     directions span what was seen, for prior = 1 and λ = 1.
+
+    Examples:
+        >>> learner = orfit.NTKRLS(orfit.Linear(2), prior=0.5)
+        >>> updates = learner.learn_each([[1.0, 0.0], [1.0, 1.0]], [1.0, 3.0])
+        >>> learner.memory.P.shape
+        (2, 2)
     """
+
+    holder = Dense()
 
     def __init__(
         self,
@@ -40,7 +48,7 @@ class NTKRLS(OneStep):
         prior: object = 1.0,
         forgetting: float | str = 1.0,
         drift: object = 0.0,
-        rows: str | Auto | dict[str, int] = "auto",
+        rows: str | Auto = "auto",
     ) -> None:
         noise = self._of_limit(self._checked_forgettings(forgetting)[0])
         super().__init__(model, Dense(prior), w0, noise, forgetting, rows, drift=drift)
@@ -82,9 +90,15 @@ class RLS(NTKRLS):
 
     For linear models; `NTKRLS` takes the others and explains the arguments. λ = 0 is the limit in
     which RLS and ORFit meet (prop:compare_RLS). `memory.P` is P.
+
+    Examples:
+        >>> learner = orfit.RLS(orfit.Linear(2), prior=1e-6)
+        >>> updates = learner.learn_each([[1, 0], [0, 1], [1, 1]], [1.0, 2.0, 3.0])
+        >>> print(learner.w.round(3))
+        [1. 2.]
     """
 
-    def __init__(self, model: Model, **settings: Any) -> None:
+    def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
         if not model.linear:
             raise ValueError("RLS needs a linear model; for this one there is NTKRLS")
-        super().__init__(model, **settings)
+        super()._check_guesses(model, memory)

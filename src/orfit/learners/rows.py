@@ -4,16 +4,17 @@ Each way says why a learner cannot be learned with it (`obstacle`), and learns a
 `Auto` chooses among them, and has all the thresholds.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from orfit import tall
+from orfit import door, tall
 from orfit.door import Array
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
+from orfit.memory.base import Walk
 from orfit.memory.frame import split
 
 if TYPE_CHECKING:
@@ -74,21 +75,50 @@ class Compiled:
         return None if find_spec("numba") else "numba is not installed: pip install '.[fast]'"
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
-        offset, labels, G = learner.affine(X, Y)
-        F, wanted = learner.tiled(offset), learner.tiled(labels)
-        records, refused = walk_on(learner, learner.memory, G, F, wanted)
-        learner.count_recorded(records, X, Y, refused)
+        try:
+            offset, labels, G = learner.affine(X, Y)
+        except ValueError:  # one of the rows is refused: which, is seen when they come one by one
+            return learner.one_by_one(X, Y)
+        F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
+        pieces: list[Array] = []
+        done = 0
+        while done < len(X):
+            rows = slice(done, done + until_decision(learner, learner.memory))
+            numbers = G[:, rows], F[rows], wanted[rows]
+            pieces.append(learner.undivided(self._piece, learner, X[rows], Y[rows], *numbers))
+            done += len(pieces[-1])
+        records = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
         return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
 
     def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
         """The same for a single row, of which there is one piece."""
         offset, labels, G = learner.affine(X, Y)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
-        records, refused = walk_piece(learner, learner.memory, G, F, wanted), None
-        if not len(records):
-            records, refused = each_on(learner, learner.memory, G, F, wanted)
-        learner.count_recorded(records, X, Y, refused)
+        records = learner.undivided(self._piece, learner, X, Y, G, F, wanted)
         return Update.of_record(records[0], labels.shape[1:], learner.model.heads)
+
+    @staticmethod
+    def _piece(learner: "OneStep", X: Any, Y: Array, G: Any, F: Array, wanted: Array) -> Array:
+        """Learn the first of these rows, as many as the loop takes; the plain step, one at least.
+
+        Where the loop has run, and an exception comes before that is noted, it is noted later.
+        """
+        walk = walk_on(learner, learner.memory, G, F, wanted)
+
+        def noted() -> Array:
+            records = note(learner, G, walk)
+            if len(records):
+                learner.rows_learned(X, Y, len(records))
+            return records
+
+        learner.redo(noted)
+        walk.run()
+        records = noted()
+        if not len(records):
+            one = slice(1)
+            records = step_on(learner, learner.memory, G[:, one], F[one], wanted[one])
+            learner.rows_learned(X, Y, 1)
+        return records
 
 
 class Coordinates:
@@ -124,78 +154,94 @@ class Coordinates:
             return alone.learn(learner, X, Y)
         if not len(parts.coordinates):  # there is nothing but zeros
             return alone.learn(learner, X, Y)
-        inside = memory.inside(parts)
-        Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
-        learn, wanted = walk_on if alone is COMPILED else each_on, learner.tiled(labels)
-        records, refused = learn(learner, inside, Z, F, wanted, Z.shape[1] // len(X))
-        memory.take_over(inside, parts)
-        learner.count_recorded(records, X, Y, refused)
+        columns = parts.coordinates.shape[1] // len(X)
+        walks = alone is COMPILED
+
+        def learn() -> tuple[Array, ValueError | None]:
+            inside = memory.inside(parts)
+            Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
+            wanted = learner.tiled(labels)
+            records, refused = rows_inside(learner, inside, Z, F, wanted, columns, walks)
+            memory.take_over(inside, parts)
+            learner.rows_learned(X, Y, len(records))
+            return records, refused
+
+        records, refused = learner.undivided(learn)
+        if refused is not None:
+            raise refused
         return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
 
 
-def each_on(
-    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int = 1
+def rows_inside(
+    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int, walks: bool
 ) -> tuple[Array, ValueError | None]:
-    """Learn blocks of G's columns one after another, up to one that is refused: why it was.
+    """Learn rows, of so many columns of G each, on a memory in coordinates.
 
-    F: what w predicts for each column where this memory carries zero. wanted: the labels.
+    Up to one that is refused: why it was; if that is the first, this raises. F: what w predicts for
+    each column where this memory carries zero. wanted: the labels.
     """
-    records: list[list[float]] = []
-    guesses = learner.guesses
-    for start in range(0, G.shape[1], columns):
-        block = slice(start, start + columns)
-        try:
-            past = learner.split(memory, G[:, block])
-            predictions = F[block] + past.along_w
-            learner.check_finite(predictions, G)
-            residual = wanted[block] - predictions
-            came = step(memory, past, residual, guesses, learner.most)
-        except ValueError as error:
-            width = 3 + columns + 3 * columns * guesses.columns
-            return np.array(records).reshape(len(records), width), error
-        row = [came.length, past.novelty, memory.rank, *came.variance[:, guesses.chosen]]
-        told = predictions[:, guesses.mine], residual[:, guesses.mine], came.left
-        records.append([*row, *(number for part in told for number in part.ravel())])
-        guesses.take(1, residual, came.variance, came.whitened)
-    return np.array(records), None
-
-
-def walk_on(
-    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int = 1
-) -> tuple[Array, ValueError | None]:
-    """The same by the compiled loop; where it stops, the plain step decides on the next row."""
     F, wanted = ready(F), ready(wanted)
     pieces: list[Array] = []
-    done, refused = 0, None
-    while done < len(wanted) and refused is None:
-        piece = slice(done, min(len(wanted), done + learner.guesses.until_decision))
-        records = walk_piece(learner, memory, G[:, piece], F[piece], wanted[piece])
-        pieces.append(records)
-        done += len(records)
-        if done < piece.stop:
-            one = slice(done, done + 1)
-            row, refused = each_on(learner, memory, G[:, one], F[one], wanted[one])
-            pieces.append(row)
-            done += len(row)
-    return np.concatenate(pieces) if len(pieces) > 1 else pieces[0], refused
+    done = 0
+    while done < len(wanted):
+        if walks:
+            rows = slice(done, done + until_decision(learner, memory))
+            walk = walk_on(learner, memory, G[:, rows], F[rows], wanted[rows])
+            walk.run()
+            records = note(learner, G[:, rows], walk)
+            if len(records):
+                pieces.append(records)
+                done += len(records)
+                continue
+        row = slice(done, done + columns)
+        try:
+            pieces.append(step_on(learner, memory, G[:, row], F[row], wanted[row]))
+        except ValueError as refused:
+            if not done:
+                raise
+            return np.concatenate(pieces), refused
+        memory.settle()
+        done += columns
+    return np.concatenate(pieces), None
 
 
-def ready(A: Array) -> Array:
-    """A for compiled code, which would be compiled anew for arrays of another kind."""
-    return A if A.dtype == DOUBLE and A.flags.carray else np.array(A, DOUBLE, order="C")
+def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) -> Array:
+    """Learn columns of G as one row, by the plain step: its record."""
+    guesses = learner.guesses
+    past = learner.split(memory, G)
+    predictions = F + past.along_w
+    learner.check_finite(predictions, G)
+    residual = wanted - predictions
+    came = step(memory, past, residual, guesses, learner.most)
+    row = [came.length, past.novelty, memory.rank, *came.variance[:, guesses.chosen]]
+    told = predictions[:, guesses.mine], residual[:, guesses.mine], came.left
+    guesses.take(1, residual, came.variance, came.whitened)
+    return np.array([[*row, *(number for part in told for number in part.ravel())]])
 
 
-def walk_piece(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) -> Array:
-    """Learn rows up to which nothing is decided: what is recorded of the chosen guess."""
+def until_decision(learner: "OneStep", memory: Any) -> int:
+    """So many rows may be learned by one walk."""
+    return min(learner.guesses.until_decision, int(memory.until_decision))
+
+
+def walk_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) -> Walk:
+    """Get ready to learn rows by the compiled loop; where it stops, the plain step decides."""
+    learner.guesses.measure(G)
+    ages = {"forgetting": learner.fading, "drift": learner.drift, "most": learner.most}
+    walk: Walk = memory.walk(G, F, wanted, learner.guesses, **ages)
+    return walk
+
+
+def note(learner: "OneStep", G: Any, walk: Walk) -> Array:
+    """Take note of what has come of a walk: what is recorded of the chosen guess."""
     guesses = learner.guesses
     guesses.measure(G)
-    fading, drift, most = learner.fading, learner.drift, learner.most
-    records: Array = memory.walk(G, F, wanted, guesses, forgetting=fading, drift=drift, most=most)
-    rows, width, chosen = len(records), wanted.shape[1], guesses.chosen
-    start = 3 + len(guesses.noises)
+    records, chosen, start = walk.note(), guesses.chosen, 3 + len(guesses.noises)
+    if not len(records):
+        return records
+    width = len(guesses.noises) * guesses.columns
     variance, residual = records[:, 3:start], records[:, start + width : start + 2 * width]
-    if rows:
-        guesses.take(rows, residual, variance)  # which may choose another
+    guesses.take(len(records), residual, variance)  # which may choose another
     if start == 4:
         return records
     mine = slice(chosen * guesses.columns, (chosen + 1) * guesses.columns)
@@ -204,12 +250,18 @@ def walk_piece(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array)
     return np.hstack(told)
 
 
+def ready(A: Array) -> Array:
+    """A for compiled code, which would be compiled anew for arrays of another kind."""
+    return A if A.dtype == DOUBLE and A.flags.carray else np.array(A, DOUBLE, order="C")
+
+
 @dataclass(frozen=True)
 class Auto:
     """Chooses the fastest way.
 
-    The compiled loop takes about a minute to compile when it is first used on a machine, and a
-    second to load later: it is used by learners that have as many rows, or as much work. Work is
+    The compiled loop takes up to a minute to compile when it is first used on a machine, and a
+    second to load later: it is used by learners that have as many rows, or as much work; and
+    `when_ready`, where nothing has to be loaded, by those that begin then. Work is
     rows × (parameters + m²/4): from some m on, what is small takes most of a plain step.
     Coordinates pay from some rows and parameters on; where there is a compiled loop, from a basis
     on that no cache holds. Rows are taken `most_rows` at a time.
@@ -221,12 +273,21 @@ class Auto:
     coordinate_columns: int = 8
     coordinate_parameters: int = 1 << 12
     coordinate_numbers: int = 1 << 22
+    when_ready: bool = True
+
+    def __post_init__(self) -> None:
+        numbers = asdict(self)
+        door.flag("when_ready", numbers.pop("when_ready"))
+        for name, value in numbers.items():
+            door.count(name, value, least=1 if name == "most_rows" else 0)
 
     def alone(self, learner: "OneStep", rows: int, outputs: int) -> Way:
         """For a row by itself, as one of so many."""
         if outputs != 1 or not learner.can(COMPILED):
             return PLAIN
-        seen, memory = learner.seen + rows, learner.memory
+        if self.when_ready and learner.began_ready:
+            return COMPILED
+        seen, memory = learner._seen + rows, learner.memory
         turned = 0 if memory.most is None else memory.rank**2 // 4  # beside what is read of p
         work = seen * (learner.model.size + turned)
         return COMPILED if seen >= self.compiled_rows or work >= self.compiled_work else PLAIN

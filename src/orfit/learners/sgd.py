@@ -4,7 +4,7 @@ from typing import Any
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.learners.base import Learner
+from orfit.learners.base import Learner, setting
 from orfit.learners.step import check_step
 from orfit.learners.update import Update, Updates
 from orfit.models import Model
@@ -15,17 +15,28 @@ class SGD(Learner):
 
     The paper's multi-pass baseline: on a linear, overparameterized model and with a small enough
     step size it converges to what ORFit finds in one pass (the corollary of thm:implicit_bias).
+
+    Examples:
+        >>> learner = orfit.SGD(orfit.Linear(1), lr=0.25)
+        >>> updates = learner.learn_each([[1.0], [1.0]], [8.0, 8.0], passes=2)
+        >>> print(learner.w)
+        [7.5]
     """
 
+    lr = setting("lr", door.positive)
+
     def __init__(self, model: Model, *, lr: float, w0: object = None) -> None:
+        self.lr = lr
         super().__init__(model, w0)
-        self.lr = door.positive("lr", lr)
 
     def settings(self) -> dict[str, Any]:
         return {"lr": self.lr}
 
     def learn_each(self, X: object, Y: object, *, passes: int = 1) -> Updates:
         """Row after row, `passes` times over; tells of the last pass."""
+        return self._changing(self._learn_passes, X, Y, passes)
+
+    def _learn_passes(self, X: object, Y: object, passes: int) -> Updates:
         inputs, labels = self._many(X, Y)
         for _ in range(door.count("passes", passes) - 1):
             self._learn_rows(inputs, labels)
@@ -36,7 +47,7 @@ class SGD(Learner):
         g = descent(G, residual, self._w)
         length = self.lr * small.frobenius(tall.norms(g.reshape(len(g), -1)))
         check_step(length, "lower lr")
-        self._w += self.lr * g
+        self._w = self._w + self.lr * g
         left = residual - self.lr * tall.inner(G, g).reshape(residual.shape)
         return Update(F, residual, length, 1.0, left, 0)
 

@@ -23,6 +23,11 @@ class Update:
     rank: how many directions the memory holds now.
     variance: gᵀPg + R before the step, which learner.scale times is what residual² was expected to
         be: a number for each gradient, so the same for all heads. NaN where a learner has no P.
+
+    Examples:
+        >>> update = orfit.ORFit(orfit.Linear(2)).learn([3.0, 4.0], 10.0)
+        >>> print(update.prediction, update.residual, update.step, update.novelty, update.rank)
+        0.0 10.0 2.0 1.0 1
     """
 
     prediction: Any
@@ -53,7 +58,13 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """What came of many steps: the fields of `Update` as arrays, one row for each datapoint."""
+    """What came of many steps: the fields of `Update` as arrays, one row for each datapoint.
+
+    Examples:
+        >>> updates = orfit.ORFit(orfit.Linear(3)).learn_each(np.eye(3)[:2], [1.0, 2.0])
+        >>> print(len(updates), updates.residual, updates.rank)
+        2 [1. 2.] [1 2]
+    """
 
     prediction: Array
     residual: Array

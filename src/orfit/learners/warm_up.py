@@ -13,8 +13,11 @@ from orfit.models import Linear
 def warm_up() -> None:
     """Compile the row loops now: else a learner does so in the midst of its stream.
 
-    It takes about a minute for each dtype, once on a machine; later it is loaded in a second.
-    Without numba nothing happens.
+    It takes about a minute, once on a machine; later they are loaded in seconds. Learners that
+    begin afterwards use them from their first row on. Without numba nothing happens.
+
+    Examples:
+        >>> orfit.warm_up()  # when a service starts, before its stream does
     """
     if find_spec("numba") is None:
         return

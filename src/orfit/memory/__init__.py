@@ -1,4 +1,10 @@
-"""What is kept of the past."""
+"""What is kept of the past.
+
+Examples:
+    >>> learner = orfit.ORFit(orfit.Linear(100), orfit.memory.Latest(5))
+    >>> learner.memory.m
+    5
+"""
 
 from orfit.memory.base import Memory, Split
 from orfit.memory.basis import Basis, Bounded

@@ -1,20 +1,26 @@
 """What every memory is to the learner: a P that says where the parameters may still move."""
 
-import copy
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from orfit import door, small, tall
 from orfit.door import Array
+from orfit.schema import Fields, Layout
 
 
 class Split(Protocol):
     """How a block of gradients G (p×n) lies to the past: P G = D B and Gᵀ P G = Bᵀ B.
 
     D (p×b) is never formed where it need not be.
+
+    Examples:
+        >>> memory = orfit.memory.Unlimited()
+        >>> memory.absorb([[1.0], [0.0]])
+        >>> past = memory.split(np.array([[3.0], [4.0]]))
+        >>> print(past.factor, past.novelty)  # 4 of 5 is new
+        [[4.]] 0.8
     """
 
     @property
@@ -36,10 +42,27 @@ class Split(Protocol):
         """D z, tall."""
 
 
+class Walk(Protocol):
+    """Rows on their way through compiled code, which nothing interrupts.
+
+    It works in place: so it leaves word of what it has done, and `note` can be done again.
+    """
+
+    def run(self) -> None:
+        """Let them be learned, up to one that is not for compiled code."""
+
+    def note(self) -> Array:
+        """Let the memory know what came of it, if anything: a record for each row learned."""
+
+
 class Memory(ABC):
     """What is kept of the past gradients, and the parameters, which it carries for its learner.
 
     See `docs/extending.md` to add one.
+
+    Examples:
+        >>> orfit.memory.Dense().compiled, orfit.memory.Latest(5).compiled
+        (True, False)
     """
 
     size: int | None = None  # p, known when the memory is first used
@@ -74,6 +97,11 @@ class Memory(ABC):
             return None
         return f"{self!r} has no compiled loop; Principal, FrequentDirections and Dense have"
 
+    @property
+    def loop_ready(self) -> bool:
+        """Whether the compiled loop has run here already: then there is nothing to wait for."""
+        return False
+
     def walk(
         self,
         G: Any,
@@ -84,8 +112,8 @@ class Memory(ABC):
         forgetting: float,
         drift: Any,
         most: float,
-    ) -> Array:
-        """Learn G's columns one after another, compiled."""
+    ) -> Walk:
+        """Get ready to learn G's columns one after another, compiled."""
         raise NotImplementedError
 
     @abstractmethod
@@ -99,13 +127,25 @@ class Memory(ABC):
         """A step in time: w as given, P ← A P Aᵀ + Q. A: p×p, dense or sparse, or a number."""
         raise NotImplementedError
 
-    def snapshot(self) -> Any:
-        """What `go_back` takes up again."""
-        return copy.deepcopy(self)
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        """The objects whose attributes a step replaces: to go back is to put back what they were.
 
-    def go_back(self, snapshot: Any) -> None:
-        """Be as before."""
-        vars(self).update(vars(snapshot))
+        So a step writes into no array that there was before it, but where nobody reads; that waits
+        until `settle`.
+        """
+        return (self,)
+
+    def settle(self) -> None:  # noqa: B027
+        """Change in place what the steps so far have left to be changed.
+
+        It may be cut short by an exception at any moment: the next call does the rest.
+        """
+
+    @property
+    def until_decision(self) -> int:
+        """So many rows may be learned by one `walk`."""
+        return 1 << 30
 
     def guess(self, tails: Array) -> None:
         """Get ready for guesses of R, and whether each is to know what was dropped."""
@@ -118,7 +158,7 @@ class Memory(ABC):
 
     @abstractmethod
     def fold(self, past: Any, move: Any = None) -> None:
-        """Take the G of that `Split` into the memory, and let w move. Cannot fail."""
+        """Take the G of that `Split` into the memory, and let w move; `settle` comes after it."""
 
     @property
     @abstractmethod
@@ -176,8 +216,26 @@ class Memory(ABC):
         """
 
     @abstractmethod
+    def fields(self) -> Fields:
+        """The plain values of `state`, and what each must be: see `schema`."""
+
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The arrays of `state`: dtype and sides of each."""
+
+    def needs(self, size: int) -> dict[str, tuple[int, ...]]:
+        """The arrays of `state` that are as large as what `bind` makes for so many parameters.
+
+        A file without them makes nobody allocate that.
+        """
+        return {}
+
+    @abstractmethod
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        """Take up a state that `state` gave, after `carry`."""
+        """Take up a state that `state` gave, after `carry`.
+
+        It is what `fields` and `layout` say; raises where its parts do not fit together.
+        """
 
     def carry(self, w: Any) -> None:
         """Bind, and carry these parameters, p×q, for one learner alone."""
@@ -223,22 +281,6 @@ class Carried:
         self._w = self._w + tall.convert(self._w, displacement)
         self.reach += length
 
-    def _carried(self) -> dict[str, Array]:
-        return {} if self._w is None else {"w": tall.to_numpy(self._w)}
-
     def _take_up(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        if self._w is None:
-            return
-        w = taken(arrays, "w", tall.numpy_dtype(self._w), *self._w.shape)
-        self._w = tall.copy(tall.convert(self._w, w))
-        self.reach = float(values["reach"])
-
-
-def taken(arrays: dict[str, Array], name: str, dtype: npt.DTypeLike, *shape: int | None) -> Array:
-    """An array of a saved state, where it is what it should be; None stands for any size."""
-    array = door.numbers(name, arrays[name], dtype)
-    if array.ndim != len(shape) or any(
-        expected not in (None, found) for expected, found in zip(shape, array.shape, strict=True)
-    ):
-        raise ValueError(f"{name} has shape {array.shape}")
-    return array
+        self._w = tall.copy(tall.convert(self._w, arrays["w"]))
+        self.reach = values["reach"]

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orfit import door, small, tall
+from orfit import door, schema, small, tall
 from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
 from orfit.memory.motion import LEAST, shrunk
 from orfit.memory.seen import Triangle
+from orfit.schema import Fields, Layout
 from orfit.tail import Tail
 
 FAR = 1e-6  # of the largest number: a step beyond is looked at more closely
@@ -99,6 +100,12 @@ class Basis(Memory):
     """The common part: take gradients in, then `trim`.
 
     This one keeps Γ as a triangle; `Principal` keeps it in principal axes.
+
+    Examples:
+        >>> memory = orfit.memory.Unlimited()  # one of them
+        >>> memory.absorb([[3.0], [4.0]])
+        >>> print(memory.rank, memory.sigma.round(6))
+        1 [5.]
     """
 
     coordinates = drifts = True
@@ -224,7 +231,9 @@ class Basis(Memory):
         columns = np.asfortranarray(columns.reshape(len(columns), -1))
         self.bind(columns)
         if columns.shape[1]:
+            self.settle()
             self.fold(self.split(columns))
+            self.settle()
 
     def project(self, G: Any) -> Any:
         """G − U (UᵀG), tall: what of G does not touch the past (eq:ogd_projection)."""
@@ -278,13 +287,19 @@ class Basis(Memory):
         self.w = w
 
     def fold(self, past: BasisSplit, move: Array | None = None) -> None:
-        self.frame.append(past.parts)  # first, since it may fail for want of memory
+        self.frame.append(past.parts)
         if move is not None:
             self.frame.move(move)
         self._lost *= past.forgetting
         self._take_in(past)
         if self.m is not None and self.rank > self.m:
             raise ValueError(f"{self!r}.trim left {self.rank} directions, more than m={self.m}")
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self, self.frame)
+
+    def settle(self) -> None:
         self.frame.make_room()
 
     def _take_in(self, past: BasisSplit) -> None:
@@ -327,35 +342,56 @@ class Basis(Memory):
     def take_over(self, inside: "Basis", parts: Parts) -> None:
         """Be what the memory in coordinates along [U O] has become, and move w as it did."""
         within = inside.frame
-        self.frame.append(parts)  # first, since it may fail for want of memory
+        self.frame.append(parts)
         self.frame.move(np.asarray(within.w, np.float64))
         self.frame.reach = within.reach
         rows = np.asarray(within.rows[: within.stored], np.float64)
         self.frame.turn(small.product(within.W, rows).T)
         self.frame.makers = None
-        self.seen, self.tail, self._lost = inside.seen, inside.tail, inside._lost
-        self.frame.make_room()
+        vars(self).update(vars(inside), _frame=self.frame)
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, values = self.frame.state()
         seen, more = self.seen.state()
+        tail, lists = self.tail, {"level": self.tail.level.tolist()}
+        lists["dropped"] = tail.dropped.tolist()
         return arrays | seen, values | more | {
-            "lost": self._lost,
-            "tail": [self.tail.level.tolist(), self.tail.dropped.tolist(), *self.tail[2:]],
+            "lost": float(np.nan_to_num(self._lost)),  # it may be too large for a number
+            "tail": tail._asdict() | lists,
         }
+
+    def fields(self) -> Fields:
+        each = schema.listed(door.nonnegative, len(self.tailed), len(self.tailed))
+        numbers = dict.fromkeys(("rows", "dropping"), door.nonnegative)
+        tail = schema.record({"level": each, "dropped": each, **numbers, "prior": _prior})
+        return {**self.frame.fields, **self.form.fields, "lost": door.scalar, "tail": tail}
+
+    def layout(self) -> Layout:
+        return {**self.frame.layout(), **self.form.layout}
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.frame.restore(arrays, values)
-        self.seen = self.form.restored(arrays, values, self.frame.rank)
-        self._lost = float(values["lost"])
-        level, dropped, *rest = values["tail"]
-        shape = len(self.tailed)
-        level, dropped = (door.numbers("tail", t).reshape(shape) for t in (level, dropped))
-        self.tail = Tail(level, dropped, *map(float, rest))
+        self.seen = self.form.restored(arrays, values)
+        if self.m is not None and self.rank > self.m:
+            raise ValueError(f"{self.rank} directions are more than m={self.m}")
+        self._lost = values["lost"]
+        arrays_of_tail = {n: np.array(values["tail"][n]) for n in ("level", "dropped")}
+        self.tail = Tail(**values["tail"] | arrays_of_tail)
 
 
 class Bounded(Basis, ABC):
-    """A memory of at most m directions: a subclass says in `trim` which go."""
+    """A memory of at most m directions: a subclass says in `trim` which go.
+
+    Examples:
+        >>> class Oldest(orfit.memory.Bounded):
+        ...     def trim(self):
+        ...         while self.rank > self.m:
+        ...             self.delete(self.rank - 1)  # the newest is last
+        >>> memory = Oldest(2)
+        >>> memory.absorb(np.eye(5))
+        >>> memory.rank
+        2
+    """
 
     drops_the_least = False
 
@@ -371,6 +407,11 @@ class Bounded(Basis, ABC):
 
     @abstractmethod
     def trim(self) -> None: ...
+
+    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        super().restore(arrays, values)
+        if self.frame.stored == len(self.frame.rows):
+            raise ValueError("there is no room for one more row, which every step leaves")
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m}
@@ -389,3 +430,10 @@ def energy(A: Array) -> float:
 
 def _float_type(G: object) -> npt.DTypeLike:
     return np.float32 if getattr(G, "dtype", None) == np.float32 else np.float64
+
+
+def _prior(name: str, value: object) -> float:
+    """A positive number whose inverse is one, too."""
+    prior = door.positive(name, value)
+    door.scalar(f"the inverse of {name}", 1 / prior)
+    return prior

@@ -1,20 +1,23 @@
 """Keep the whole P, p×p: what RLS, NTK-RLS and the Kalman filter do."""
 
 import math
-from dataclasses import astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from orfit import door, small, tall
+from orfit import door, schema, small, tall
 from orfit.door import Array, check_finite, symmetric
-from orfit.memory.base import Carried, Memory, taken
+from orfit.memory.base import Carried, Memory
 from orfit.memory.drift import added, checked, drifts, widened
 from orfit.memory.motion import times
-from orfit.memory.whole_loop import settle, walk
+from orfit.memory.whole_loop import READY, Walk, settle
 from orfit.memory.windup import Width, cured
+from orfit.schema import Fields, Layout
+
+SMALL = 256  # parameters up to which another P costs next to nothing
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,12 @@ class Dense(Carried, Memory):
         P ← P − P G (Gᵀ P G + R I)⁻¹ Gᵀ P          (eq:rls_update, eq:rls_update_general)
 
     O(p² n) a step, O(p²) memory. A `Basis` memory does the same in O(k n p).
+
+    Examples:
+        >>> learner = orfit.RLS(orfit.Linear(2), prior=4.0)
+        >>> print(learner.memory.P)
+        [[0.25 0.  ]
+         [0.   0.25]]
     """
 
     compiled = drifts = moves = True
@@ -68,7 +77,7 @@ class Dense(Carried, Memory):
         super().__init__()
         self.prior = door.numbers("prior", prior)
         self._check_prior()
-        self.L = np.empty((0, 0))  # which sets `root` and `late`
+        self.L = np.empty((0, 0))
         self.width = Width(0.0, 0.0, 0.0)
         self._blur = 1.0  # by how much rounding has been magnified
 
@@ -85,13 +94,16 @@ class Dense(Carried, Memory):
         elif not (self.prior > 0).all():
             raise ValueError(f"prior must be positive; its least value is {self.prior.min():g}")
 
+    def _check_prior_size(self, size: int) -> None:
+        if self.prior.ndim and len(self.prior) != size:
+            raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
+
     def bind(self, like: Any) -> None:
         size, dtype = len(like), tall.numpy_dtype(like)
         self._check_size(size)
         if self.size is not None:
             return
-        if self.prior.ndim and len(self.prior) != size:
-            raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
+        self._check_prior_size(size)
         if self.prior.ndim < 2:
             L = np.zeros((size, size), dtype, order="F")
             np.fill_diagonal(L, 1 / np.sqrt(self.prior))
@@ -106,14 +118,23 @@ class Dense(Carried, Memory):
 
     @property
     def L(self) -> Array:
-        """L: `root`, with the change that the compiled loop leaves to whoever reads it next."""
-        if self.late is not None:
+        """L: `root`, with the changes that are left to whoever reads it next."""
+        self.settle()
+        if self.scale[0]:
             settle(self)
         return self.root
 
     @L.setter
     def L(self, L: Array) -> None:
-        self.root, self.late = L, None
+        self.root = L
+        self.rewriting: tall.OuterProduct | None = None  # of `root`, by a step
+        # Of `root` by the compiled loop: scale (root − u vᵀ), where the scale is not zero.
+        self.late, self.scale = np.zeros((2, len(L)), L.dtype), np.zeros(1)
+
+    def settle(self) -> None:
+        if self.rewriting is not None:
+            self.rewriting.finish()
+            self.rewriting = None
 
     @property
     def P(self) -> Array:
@@ -140,7 +161,12 @@ class Dense(Carried, Memory):
             return "with drift each row takes a QR, which LAPACK does"
         return None if noise > 0 else "without noise, what is rounding is told by the plain step"
 
-    walk = walk
+    def walk(self, *rows: Any, **ages: Any) -> Walk:
+        return Walk(self, *rows, **ages)
+
+    @property
+    def loop_ready(self) -> bool:
+        return self.root.dtype in READY
 
     def split(
         self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
@@ -170,14 +196,6 @@ class Dense(Carried, Memory):
         self.w, self.L = w, L
         self.width = self.width.measured(L)
 
-    def snapshot(self) -> tuple[Any, ...]:
-        """What `go_back` takes up again: good until a fold, which works in place."""
-        return self.L, self._w, self.reach, self.width, self._blur
-
-    def go_back(self, snapshot: tuple[Any, ...]) -> None:
-        """Be as before."""
-        self.L, self._w, self.reach, self.width, self._blur = snapshot
-
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
         with np.errstate(over="ignore"):
             return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
@@ -192,8 +210,11 @@ class Dense(Carried, Memory):
         root = np.sqrt(past.noise)
         share = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
         K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * share)
-        # In its place: another p×p would be written, and read, for nothing.
-        self.L = tall.subtract_outer(past.root, past.fade, LK, K)
+        if len(K) <= SMALL or not LK[:, :1].any():
+            self.root = tall.subtract_outer(past.root, past.fade, LK, K)
+        else:  # in its place: another p×p would be written, and read, for nothing
+            self.root = tall.with_word(past.root)
+            self.rewriting = tall.OuterProduct(self.root, past.fade, LK, K)
 
     def _faded(
         self, G: Array, norms: Array, noise: float, forgetting: float, drift: Any
@@ -213,15 +234,35 @@ class Dense(Carried, Memory):
         return L, fade, width
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        return {"L": self.L, "prior": self.prior} | self._carried(), {
+        return {"L": self.L, "prior": self.prior, "w": tall.to_numpy(self._w)}, {
             "reach": self.reach,
             "blur": self._blur,
-            "width": astuple(self.width),
+            "width": asdict(self.width),
         }
 
+    def fields(self) -> Fields:
+        return {
+            "reach": door.nonnegative,
+            "blur": door.nonnegative,
+            "width": schema.record(Width.fields),
+        }
+
+    def layout(self) -> Layout:
+        w, size = self._w, self.size
+        return {
+            "L": (self.root.dtype, size, size),
+            "prior": (schema.DOUBLE, schema.ANY),
+            "w": (tall.numpy_dtype(w), *w.shape),
+        }
+
+    def needs(self, size: int) -> dict[str, tuple[int, ...]]:
+        return {"L": (size, size)}
+
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        self.L = np.asfortranarray(taken(arrays, "L", self.L.dtype, self.size, self.size))
         self.prior = arrays["prior"]
+        self._check_prior()
+        self._check_prior_size(self.size or 0)
+        self.L = np.asfortranarray(arrays["L"])
         self._take_up(arrays, values)
-        self._blur = float(values["blur"])
-        self.width = Width(*values["width"])
+        self._blur = values["blur"]
+        self.width = Width(**values["width"])

@@ -1,17 +1,19 @@
 """An orthonormal frame that is read once a step, and the parameters that move along it."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from orfit import gram, small, tall
+from orfit import door, gram, schema, small, tall
 from orfit.door import Array
-from orfit.memory.base import taken
+from orfit.schema import DOUBLE, Fields, Layout
 
 # By its Gram matrix a block may be made orthonormal up to this; what is lost then is put right by
 # projecting it once more.
 NEARLY_ORTHONORMAL = 1e-5
+
+DAMAGED = 0.01  # what directions never lack of being orthonormal, by rounding
 
 
 class Frame:
@@ -37,6 +39,7 @@ class Frame:
         self.rows = tall.empty(like, capacity, size)  # those not yet used cost no memory
         self.stored = 0
         self.waiting: Any = None  # p×r, further rows of Q, between `append` and `make_room`
+        self.folding: Any = None  # where `make_room` was cut short: how to go on
         self.W = np.empty((0, 0))
         self.M = np.empty((capacity, capacity))
         self.folds = 0
@@ -91,7 +94,6 @@ class Frame:
         if not r:
             self.makers = parts.makers
             return
-        # All that may fail for want of memory comes first.
         unit = new.G / tall.convert(new.G, new.lengths)
         W = gram.extended(self.W, parts.A, parts.K)
         shift = np.hstack([self.shift, np.zeros((len(self.shift), r))])
@@ -121,21 +123,38 @@ class Frame:
         self.shift, self.reach, self._w = shift, reach, None
 
     def make_room(self) -> None:
-        """Fold rows where some wait, or there is no room for one more."""
-        if self.waiting is None and (self.growing or self.stored < len(self.rows)):
-            return
-        self.folds += 1
-        most = gram.most_lost(tall.numpy_dtype(self.rows))
-        stay, gone, Y, self.W, M = gram.fold(self.W, self.M, most)
-        tall.fold(self.rows, self.stored, self.waiting, stay, gone, Y, self.base, self.shift)
-        self.stored, self.waiting, self._w = len(stay), None, None
-        if gram.measure_now(self.folds, self.stored):
-            M = tall.gram(self.Q)
-            self.W = gram.cured(self.W, M)
-        if len(self.M) > len(self.rows):  # a large block was waiting
-            self.M = np.empty((len(self.rows), len(self.rows)))
-        self.M[: self.stored, : self.stored] = M
-        self.shift = np.zeros((len(self.base), self.stored))
+        """Fold rows where some wait, or there is no room for one more.
+
+        Where an exception cuts it short, doing it again does the rest.
+        """
+        if self.folding is None:
+            if self.waiting is None and (self.growing or self.stored < len(self.rows)):
+                return
+            most = gram.most_lost(tall.numpy_dtype(self.rows))
+            stay, gone, Y, W, M = gram.fold(self.W, self.M, most)
+            fold = tall.Fold(self.rows, self.stored, self.waiting, stay, gone, Y)
+            self.folding = fold, W, M, self._folded_base()
+        fold, W, M, base = self.folding
+        fold.finish()
+        stored, folds = len(fold.stay), self.folds + 1
+        if gram.measure_now(folds, stored):
+            M = tall.gram(self.rows[:stored].T)
+            W = gram.cured(W, M)
+        large = len(self.M) > len(self.rows)  # a large block was waiting
+        whole = np.empty((len(self.rows), len(self.rows))) if large else self.M
+        whole[:stored, :stored] = M
+        shift = np.zeros((len(base), stored))
+        made = {"stored": stored, "folds": folds, "W": W, "M": whole, "base": base, "shift": shift}
+        vars(self).update(made, folding=None, waiting=None, _w=None)  # all at once
+
+    def _folded_base(self) -> Any:
+        """What the base is when `shift` has been folded into it."""
+        base, s = self.base, self.stored
+        if len(base):
+            base = base + tall.combine(self.Q, self.shift[:, :s].T).T
+            if self.waiting is not None:
+                base = base + tall.combine(self.waiting, self.shift[:, s:].T).T
+        return base
 
     def advance(
         self, stored: int, W: Array, shift: Array, folds: int, makers: small.Makers | None
@@ -155,14 +174,13 @@ class Frame:
 
     def replace(self, U: Any) -> None:
         """Let U be this orthonormal matrix, p×k."""
-        w = self.w
-        if U.shape[1] > len(self.rows):
-            self._widen(U.shape[1])
-        self._enlarge(U.shape[1])
-        self.stored = U.shape[1]
-        self.rows[: self.stored] = U.T
-        self.W = np.eye(self.stored)
-        self.M[: self.stored, : self.stored] = self.W
+        w, k = self.w, U.shape[1]
+        # Not in their place: who goes back needs the rows that were.
+        rows = tall.empty(self.rows, max(k, len(self.rows)), self.rows.shape[1])
+        rows[:k] = U.T
+        self.rows, self.stored, self.W = rows, k, np.eye(k)
+        self.M = np.empty((len(rows), len(rows)))
+        self.M[:k, :k] = self.W
         self.makers = None
         self.carry(tall.copy(w).T)
 
@@ -210,26 +228,55 @@ class Frame:
         }
         if self.makers is not None:
             arrays["makers"] = self.makers.rows
-        values = {"capacity": len(self.rows), "folds": self.folds, "reach": self.reach}
-        return arrays, values
+        return arrays, {"folds": self.folds, "reach": self.reach}
+
+    fields: ClassVar[Fields] = {"folds": schema.counter, "reach": door.nonnegative}
+
+    def layout(self) -> Layout:
+        """Of those arrays: s rows are stored, k directions known."""
+        (q, p), dtype = self.base.shape, tall.numpy_dtype(self.rows)
+        return {
+            "rows": (dtype, "s", p),
+            "W": (DOUBLE, "k", "s"),
+            "M": (DOUBLE, "s", "s"),
+            "base": (dtype, q, p),
+            "shift": (DOUBLE, q, "s"),
+            "makers?": (DOUBLE, "s", "s"),
+        }
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         """Take up what `state` gave."""
-        size, dtype = self.rows.shape[1], tall.numpy_dtype(self.rows)
-        rows = taken(arrays, "rows", dtype, None, size)
+        rows, W, M = arrays["rows"], arrays["W"], arrays["M"]
         s = len(rows)
-        W = taken(arrays, "W", np.float64, None, s)
-        M = taken(arrays, "M", np.float64, s, s)
-        base = taken(arrays, "base", dtype, len(self.base), size)
-        shift = taken(arrays, "shift", np.float64, len(base), s)
-        made = "makers" in arrays
-        self.makers = small.Makers(taken(arrays, "makers", np.float64, s, s)) if made else None
-        capacity = max(int(values["capacity"]), s)
-        self.rows, self.M = tall.empty(self.rows, capacity, size), np.empty((capacity, capacity))
+        if self.growing:
+            self.reserve(s)
+        if not len(W) <= s <= len(self.rows):
+            raise ValueError(f"{len(W)} directions of {s} rows do not go into {len(self.rows)}")
         self.rows[:s], self.M[:s, :s] = tall.convert(self.rows, rows), M
-        self.stored, self.W, self.folds = s, W, int(values["folds"])
-        self.base[:], self.shift, self._w = tall.convert(self.base, base), shift, None
-        self.reach = float(values["reach"])
+        self.stored, self.W, self.folds = s, W, values["folds"]
+        self._check_orthonormal()
+        self.makers = small.Makers(arrays["makers"]) if "makers" in arrays else None
+        self.base[:], self.shift, self._w = (
+            tall.convert(self.base, arrays["base"]),
+            arrays["shift"],
+            None,
+        )
+        self.reach = values["reach"]
+
+    def _check_orthonormal(self) -> None:
+        """Raise unless M is Q Qᵀ, along a combination of all rows, and W M Wᵀ the identity."""
+        M = self.M[: self.stored, : self.stored]
+        squares = np.diag(M)
+        if not (squares > 0).all():
+            raise ValueError("rows of a memory have no length")
+        unit = 1 / np.sqrt(squares)
+        c = unit * np.where(np.arange(self.stored) % 3, 1.0, -1.0)
+        measured = tall.inner(self.Q, tall.combine(self.Q, c))
+        known, identity = M @ c, gram.products(gram.times_gram(self.W, M), self.W)
+        apart = np.abs(unit * (measured - known)).max(initial=0.0)
+        apart = max(apart, np.abs(identity - np.eye(len(self.W))).max(initial=0.0))
+        if not apart < DAMAGED:
+            raise ValueError("the directions of a memory are not orthonormal")
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,12 @@ class FrequentDirections(Principal):
 
     where A is all that was absorbed. `Principal`, which does not shrink, has no such guarantee, and
     holds on to what came first more than to what comes often.
+
+    Examples:
+        >>> sketch = orfit.memory.FrequentDirections(2)
+        >>> sketch.absorb(np.diag([3.0, 2.0, 1.0]))
+        >>> print((sketch.sigma**2).round(6))  # 9 and 4, less the 1 that went
+        [8. 3.]
     """
 
     shrinks = True

@@ -1,15 +1,15 @@
 """As many principal directions as the stream is worth: `memory="auto"`."""
 
+import functools
 import math
 from typing import Any
 
-import numpy as np
-
-from orfit import door
+from orfit import door, schema
 from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.basis import BasisSplit
 from orfit.memory.principal import Principal
+from orfit.schema import Fields
 
 FIRST = 10  # directions to begin with
 INTERVAL = 32  # rows between decisions to grow
@@ -26,6 +26,11 @@ class Growing(Principal):
     them stands out from those that are not kept (`orfit.tail`), and those matter: they add more
     than a twentieth of the noise to the variance of a prediction. Without noise or tail nothing is
     known of them, and so they always do.
+
+    Examples:
+        >>> learner = orfit.ORFit(orfit.Linear(1000), orfit.memory.Growing(most=50), noise=1.0)
+        >>> learner.memory.m, learner.memory.most
+        (10, 50)
     """
 
     def __init__(self, most: int = 300) -> None:
@@ -38,27 +43,19 @@ class Growing(Principal):
         return self.limit
 
     @property
-    def _until_decision(self) -> int:
+    def until_decision(self) -> int:
         return INTERVAL - self._rows % INTERVAL
 
     def _take_in(self, past: BasisSplit) -> None:
         super()._take_in(past)
         self._grow(past.parts.C.shape[1], past.guess, past.noise)
 
-    def walk(self, G: Any, F: Array, Y: Array, guesses: Any, **ages: Any) -> Array:
-        told, done = [], 0
-        while done < len(Y):
-            piece = slice(done, min(len(Y), done + self._until_decision))
-            told.append(super().walk(G[:, piece], F[piece], Y[piece], guesses, **ages))
-            self._grow(len(told[-1]), guesses.chosen, guesses.noise)
-            done += len(told[-1])
-            if done < piece.stop:
-                break
-        return np.concatenate(told) if len(told) > 1 else told[0]
+    def walked(self, rows: int, guesses: Any) -> None:
+        self._grow(rows, guesses.chosen, guesses.noise)
 
     def _grow(self, rows: int, guess: int, noise: float) -> None:
         """Count rows that were learned; when it is time, let there be more directions."""
-        time, self._rows = rows >= self._until_decision, self._rows + rows
+        time, self._rows = rows >= self.until_decision, self._rows + rows
         if not time or self.rank < self.m:
             return
         room = min(self.limit, self._rows // ROWS, self.size or 0)
@@ -80,7 +77,6 @@ class Growing(Principal):
         self.frame.reserve(self.room(self.size or 0))
 
     def take_over(self, inside: Any, parts: Any) -> None:
-        self._rows = inside._rows
         self._allow(inside.m)
         super().take_over(inside, parts)
 
@@ -91,6 +87,11 @@ class Growing(Principal):
         arrays, values = super().state()
         return arrays, values | {"m": self.m, "rows": self._rows}
 
+    def fields(self) -> Fields:
+        m = functools.partial(door.count, least=min(FIRST, self.limit), most=self.limit)
+        return super().fields() | {"m": m, "rows": schema.counter}
+
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
+        self._allow(values["m"])
         super().restore(arrays, values)
-        self.m, self._rows = door.count("m", values["m"]), int(values["rows"])
+        self._rows = values["rows"]

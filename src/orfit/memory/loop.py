@@ -11,8 +11,13 @@ from orfit.door import Array
 from orfit.memory.seen import Axes
 from orfit.tail import Tail
 
+NUMBERS = 10  # of an outcome, before its arrays
+
 # Lengths of rows that are stored as they are: along others w's coefficients would be too large.
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
+
+
+READY: set[Any] = set()  # the dtypes for which it has run in this process
 
 
 @functools.cache
@@ -28,66 +33,98 @@ def rows_of(G: Any) -> Array:
     return rows if rows.flags.writeable else rows.copy()
 
 
-def walk(
-    memory: Any,
-    G: Any,
-    F: Array,
-    Y: Array,
-    guesses: Any,
-    *,
-    forgetting: float,
-    drift: float,
-    most: float,
-) -> Array:
-    """`Memory.walk`: see `kernels.walk`, whose records these are.
+class Walk:
+    """`memory.Walk`, by `kernels.walk`, whose records these are.
 
     F, Y: n×b. most: what a parameter may reach. Stops short, with fewer records, where a step might
     overflow.
     """
-    kernels, frame = compiled(), memory.frame
-    X, rows, base = rows_of(G), tall.shared(frame.rows), tall.shared(frame.base)
-    exact = memory.makers(guesses.noise) is not None
-    makers = np.zeros(frame.M.shape if exact else (0, 0))
-    if exact:
-        makers[: frame.stored, : frame.stored] = frame.makers.rows
-    count = len(guesses)
-    records = np.empty((len(X), 3 + count + 2 * len(base) + len(base) // count))
-    # Its coefficients along rows are larger than a step, by what they are shorter.
-    most = most * SCALES[X.dtype][0] / math.sqrt(gram.most_lost(X.dtype)) - frame.reach
-    stored, W, exact, sigma, tail, shift, folds, lost, moved, learned = kernels.walk(
-        rows,
-        frame.stored,
-        np.ascontiguousarray(frame.W),
-        frame.M,
-        makers,
-        exact,
-        memory.seen.sigma,
-        memory.m,
-        memory.shrinks,
-        memory.tail,
-        memory.size - memory.m if memory.tailed.any() else 0,
-        base,
-        frame.shift,
-        frame.folds,
-        X,
-        F,
-        Y,
-        guesses.noises,
-        memory.tailed,
-        guesses.chosen,
-        math.sqrt(forgetting),
-        drift,
-        tall.cutoff(X.dtype),
-        SCALES[X.dtype],
-        gram.most_lost(X.dtype),
-        most,
-        records,
-        kernels.threads(len(G), len(X)),
-    )
-    makers = np.asfortranarray(makers[:stored, :stored])
-    frame.advance(stored, W, shift, folds, small.Makers(makers) if exact else None)
-    frame.reach += moved
-    memory.seen = Axes(sigma)
-    memory.tail = Tail(*tail)
-    memory._lost = memory._lost * forgetting**learned + lost
-    return records[:learned]
+
+    def __init__(
+        self,
+        memory: Any,
+        G: Any,
+        F: Array,
+        Y: Array,
+        guesses: Any,
+        *,
+        forgetting: float,
+        drift: float,
+        most: float,
+    ) -> None:
+        frame = memory.frame
+        self.memory, self.guesses, self.forgetting, self.drift = memory, guesses, forgetting, drift
+        self.X, self.F, self.Y = rows_of(G), F, Y
+        self.exact = memory.makers(guesses.noise) is not None
+        self.makers = np.zeros(frame.M.shape if self.exact else (0, 0))
+        if self.exact:
+            self.makers[: frame.stored, : frame.stored] = frame.makers.rows
+        count, columns, room = len(guesses), len(frame.base), len(frame.rows)
+        self.records = np.empty((len(Y), 3 + count + 2 * columns + columns // count))
+        # Where the kernel writes what came of it (`kernels.tell`).
+        self.outcome = np.empty(NUMBERS + (memory.m + columns + 1) * room + 2 * count)
+        self.outcome[0] = 0.0
+        # Its coefficients along rows are larger than a step, by what they are shorter.
+        shortest = SCALES[self.X.dtype][0] / math.sqrt(gram.most_lost(self.X.dtype))
+        self.most = most * shortest - frame.reach
+
+    def run(self) -> None:
+        kernels, memory, guesses, X = compiled(), self.memory, self.guesses, self.X
+        frame = memory.frame
+        kernels.walk(
+            tall.shared(frame.rows),
+            frame.stored,
+            np.ascontiguousarray(frame.W),
+            frame.M,
+            self.makers,
+            self.exact,
+            memory.seen.sigma,
+            memory.m,
+            memory.shrinks,
+            memory.tail,
+            memory.size - memory.m if memory.tailed.any() else 0,
+            tall.shared(frame.base),
+            np.ascontiguousarray(frame.shift),
+            frame.folds,
+            X,
+            self.F,
+            self.Y,
+            guesses.noises,
+            memory.tailed,
+            guesses.chosen,
+            math.sqrt(self.forgetting),
+            self.drift,
+            tall.cutoff(X.dtype),
+            SCALES[X.dtype],
+            gram.most_lost(X.dtype),
+            self.most,
+            self.records,
+            self.outcome,
+            kernels.threads(X.shape[1], len(X)),
+        )
+        READY.add(X.dtype)
+
+    def note(self) -> Array:
+        memory, frame, outcome = self.memory, self.memory.frame, self.outcome
+        if not outcome[0]:
+            return self.records[:0]
+        learned, stored, k, exact, folds, lost, moved, *tail = outcome[:NUMBERS].tolist()
+        learned, stored, k = int(learned), int(stored), int(k)
+        of_tail = NUMBERS + k
+        of_shift = of_tail + 2 * len(self.guesses)
+        of_W = of_shift + len(frame.base) * stored
+        level, dropped = outcome[of_tail:of_shift].reshape(2, len(self.guesses))
+        makers = np.asfortranarray(self.makers[:stored, :stored])
+        frame.advance(
+            stored,
+            outcome[of_W : of_W + k * stored].reshape(k, stored),
+            outcome[of_shift:of_W].reshape(len(frame.base), stored),
+            int(folds),
+            small.Makers(makers) if exact else None,
+        )
+        frame.reach += moved
+        memory.seen = Axes(outcome[NUMBERS:of_tail])
+        memory.tail = Tail(level, dropped, *tail)
+        memory._lost = memory._lost * self.forgetting**learned + lost
+        memory.walked(learned, self.guesses)
+        return self.records[:learned]

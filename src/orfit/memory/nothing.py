@@ -6,7 +6,13 @@ from orfit.memory.basis import Basis
 
 
 class Nothing(Basis):
-    """No past at all, P = I: with it ORFit is One-Step SGD (subsec:exp_limit)."""
+    """No past at all, P = I: with it ORFit is One-Step SGD (subsec:exp_limit).
+
+    Examples:
+        >>> learner = orfit.ORFit(orfit.Linear(3), orfit.memory.Nothing())
+        >>> learner.learn([1.0, 0.0, 0.0], 2.0).rank
+        0
+    """
 
     def room(self, size: int) -> int:
         return 8  # gradients, along which w has yet to move

@@ -9,9 +9,10 @@ from orfit import door, tall
 from orfit import tail as tails
 from orfit.door import Array
 from orfit.memory.basis import BasisSplit, Bounded, energy
-from orfit.memory.loop import walk
+from orfit.memory.loop import READY, Walk
 from orfit.memory.motion import LEAST, kept, known, moved
 from orfit.memory.seen import Axes
+from orfit.schema import Fields
 from orfit.tail import Tail
 
 
@@ -23,11 +24,13 @@ class Principal(Bounded):
     smallest (prop:pca_analysis); this recursion comes close to them, since what it drops once
     it cannot weigh again.
 
-    By itself it is an incremental, uncentred PCA of any stream of columns::
+    By itself it is an incremental, uncentred PCA of any stream of columns, p×n.
 
-        pca = orfit.memory.Principal(10)
-        pca.absorb(columns)          # p×n, again and again
-        pca.U, pca.sigma
+    Examples:
+        >>> pca = orfit.memory.Principal(2)
+        >>> pca.absorb(np.diag([3.0, 1.0, 2.0]))  # columns, again and again
+        >>> print(pca.sigma, np.abs(pca.U[:, 0]))
+        [3. 2.] [1. 0. 0.]
     """
 
     form = Axes
@@ -40,7 +43,15 @@ class Principal(Bounded):
         if "trim" in vars(cls):
             cls.compiled = False
 
-    walk = walk
+    def walk(self, *rows: Any, **ages: Any) -> Walk:
+        return Walk(self, *rows, **ages)
+
+    def walked(self, rows: int, guesses: Any) -> None:
+        """Take note of rows that the compiled loop has learned."""
+
+    @property
+    def loop_ready(self) -> bool:
+        return tall.numpy_dtype(self.frame.base) in READY
 
     def loop_obstacle(self, noise: float, drift: Any) -> str | None:
         return "w has moved by itself" if self.has_moved else super().loop_obstacle(noise, drift)
@@ -84,7 +95,7 @@ class Principal(Bounded):
         sigma, turn = past.seen.grown(past.parts.C, past.parts.T, math.sqrt(start))
         self.frame.turn(turn)
         self.seen = Axes(sigma)
-        if self.has_moved:
+        if self.has_moved and past.noise > 0:  # without noise P is a projector, whatever was seen
             self._trim_in_time(past)
             return
         self._lost -= start * len(past.parts.T)  # of which so much counts as kept again
@@ -107,9 +118,12 @@ class Principal(Bounded):
         arrays, values = super().state()
         return arrays, values | {"moved": self.has_moved}
 
+    def fields(self) -> Fields:
+        return super().fields() | {"moved": door.flag}
+
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         super().restore(arrays, values)
-        self.has_moved = bool(values["moved"])
+        self.has_moved = values["moved"]
 
     def _lengthened(self, past: BasisSplit, sigma: Array) -> Tail:
         """The tail, where directions were dropped of those along which sigma was seen."""

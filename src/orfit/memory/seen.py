@@ -12,15 +12,16 @@ O(k²) and leaves U as it is; or as a diagonal, for which U turns to the princip
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy import linalg
 
-from orfit import small
+from orfit import door, schema, small
 from orfit.door import Array
-from orfit.memory.base import taken
+from orfit.schema import DOUBLE, Fields, Layout
 
+ROUNDING = 1e-9  # by which sigma may rise where it should fall
 MOST_FLOORS = 32  # for which a root is kept, each of which grows with every gradient
 
 
@@ -70,18 +71,17 @@ class Triangle:
         return Triangle({0.0: small.triangle(sigma[:, None] * V.T)})
 
     def damped(self, C: Array, noise: float, floor: float) -> Array:
-        root = self._above(floor)
-        return np.asarray(linalg.solve_triangular(root, np.sqrt(noise) * C, trans="T"))
+        return _solved(self._above(floor), np.sqrt(noise) * C, trans="T")
 
     def undamped(self, z: Array, noise: float, floor: float) -> Array:
-        return np.asarray(linalg.solve_triangular(self._above(floor), np.sqrt(noise) * z))
+        return _solved(self._above(floor), np.sqrt(noise) * z)
 
     def _above(self, floor: float) -> Array:
         if floor not in self.roots:
             root = self.root
-            if len(self.roots) > MOST_FLOORS:  # of another κ
-                self.roots.clear()
-                self.roots[0.0] = root
+            if len(self.roots) > MOST_FLOORS:
+                for another in [kept for kept in self.roots if kept]:
+                    del self.roots[another]
             self.roots[floor] = small.grow(root, np.sqrt(floor) * np.eye(len(root)))
         return self.roots[floor]
 
@@ -108,10 +108,18 @@ class Triangle:
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"roots": np.stack([*self.roots.values()])}, {"floors": [*self.roots]}
 
+    fields: ClassVar[Fields] = {"floors": schema.listed(door.nonnegative)}
+    layout: ClassVar[Layout] = {"roots": (DOUBLE, "floors", "k", "k")}
+
     @classmethod
-    def restored(cls, arrays: dict[str, Array], values: dict[str, Any], rank: int) -> "Triangle":
-        floors = [float(floor) for floor in values["floors"]]
-        roots = taken(arrays, "roots", np.float64, len(floors), rank, rank)
+    def restored(cls, arrays: dict[str, Array], values: dict[str, Any]) -> "Triangle":
+        floors, roots = values["floors"], arrays["roots"]
+        if len({*floors}) != len(roots) or len(floors) != len(roots) or floors[:1] != [0]:
+            raise ValueError("each root needs a floor of its own, the first zero")
+        if np.tril(roots, -1).any():
+            raise ValueError("roots must be upper triangular")
+        if not np.diagonal(roots[1:], axis1=1, axis2=2).all():
+            raise ValueError("a root above a floor has no zero on its diagonal")
         return cls({floor: np.asfortranarray(H) for floor, H in zip(floors, roots, strict=True)})
 
 
@@ -158,6 +166,17 @@ class Axes:
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         return {"sigma": self.sigma}, {}
 
+    fields: ClassVar[Fields] = {}
+    layout: ClassVar[Layout] = {"sigma": (DOUBLE, "k")}
+
     @classmethod
-    def restored(cls, arrays: dict[str, Array], values: dict[str, Any], rank: int) -> "Axes":
-        return cls(taken(arrays, "sigma", np.float64, rank))
+    def restored(cls, arrays: dict[str, Array], values: dict[str, Any]) -> "Axes":
+        sigma = arrays["sigma"]
+        if (sigma < 0).any() or (sigma[1:] > (1 + ROUNDING) * sigma[:-1]).any():
+            raise ValueError("sigma must be falling, and not negative")
+        return cls(sigma)
+
+
+def _solved(root: Array, b: Array, **how: Any) -> Array:
+    """root⁻¹ b for a triangle; SciPy 1.11 refuses one of no directions, whose answer is b."""
+    return np.asarray(linalg.solve_triangular(root, b, **how)) if len(root) else b

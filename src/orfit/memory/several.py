@@ -1,15 +1,17 @@
 """Several λ side by side: a memory for each, of the same gradients."""
 
 import copy
+import functools
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from orfit import tall
+from orfit import door, schema, tall
 from orfit.door import Array
 from orfit.memory.base import Memory
+from orfit.schema import Fields, Layout
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Several(Memory):
             memory.bind(like)
 
     def carry(self, w: Any) -> None:
-        for memory, part in zip(self.memories, self._parts(w), strict=True):
+        for memory, part in zip(self.memories, self.shared_out(w), strict=True):
             memory.carry(part)
         self.size, self._carries = len(w), True
 
@@ -118,6 +120,10 @@ class Several(Memory):
     def loop_obstacle(self, noise: float, drift: Any) -> str | None:
         why: str | None = self.memories[0].loop_obstacle(noise, drift)
         return why
+
+    @property
+    def loop_ready(self) -> bool:
+        return bool(self.memories[0].loop_ready)
 
     def split(self, G: Any, noise: Any = 0.0, forgetting: Any = 1.0, drift: Any = 0.0) -> Any:
         """noise: R of every guess. forgetting: λ of every memory."""
@@ -134,25 +140,24 @@ class Several(Memory):
             memory.fold(past.of(which), of_it)
         self.best = past.guess // self.each
 
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return (self, *(part for memory in self.memories for part in memory.parts))
+
+    def settle(self) -> None:
+        for memory in self.memories:
+            memory.settle()
+
+    @property
+    def until_decision(self) -> int:
+        return int(self.memories[0].until_decision)
+
     def walk(
         self, G: Any, F: Array, Y: Array, guesses: Any, *, forgetting: Any, **ages: Any
-    ) -> Array:
-        """Each walks by itself; where one stops short, the others go back to where it stopped."""
-        before, told = copy.deepcopy(self.memories), []
-        of_each = zip(self.memories, self._parts(F), self._parts(Y), forgetting, strict=True)
-        for i, (memory, known, labels, fade) in enumerate(of_each):
-            noises = guesses.noises[i * self.each : (i + 1) * self.each]
-            mine = OfOne(noises, guesses.chosen % self.each)
-            numbers = np.ascontiguousarray(known), np.ascontiguousarray(labels)
-            told.append(memory.walk(G, *numbers, mine, forgetting=fade, **ages))
-        done = min(map(len, told))
-        if max(map(len, told)) > done:
-            self.memories, rows = before, slice(done)
-            return self.walk(G[:, rows], F[rows], Y[rows], guesses, forgetting=forgetting, **ages)
-        self.best = guesses.chosen // self.each
-        return self._joined(told, Y.shape[1] // len(self.memories))
+    ) -> "SeveralWalk":
+        return SeveralWalk(self, G, F, Y, guesses, forgetting, ages)
 
-    def _joined(self, told: list[Array], width: int) -> Array:
+    def joined(self, told: list[Array], width: int) -> Array:
         """The records of the best, with the variances, predictions and residuals of all."""
         ends = np.cumsum([3, self.each, width, width])
         parts = [[t[:, a:b] for t in told] for a, b in pairwise(ends)]
@@ -163,7 +168,8 @@ class Several(Memory):
         which, within = divmod(guess, self.each)
         return np.asarray(self.memories[which].variance(G, noise, within))
 
-    def _parts(self, w: Any) -> list[Any]:
+    def shared_out(self, w: Any) -> list[Any]:
+        """Columns of w, or of labels, for each memory."""
         width = w.shape[1] // len(self.memories)
         return [w[:, i * width : (i + 1) * width] for i in range(len(self.memories))]
 
@@ -173,7 +179,7 @@ class Several(Memory):
 
     @w.setter
     def w(self, w: Any) -> None:
-        for memory, part in zip(self.memories, self._parts(w), strict=True):
+        for memory, part in zip(self.memories, self.shared_out(w), strict=True):
             memory.w = part
 
     @property
@@ -233,9 +239,63 @@ class Several(Memory):
             values.append(more)
         return arrays, {"each": values, "best": self.best}
 
+    def fields(self) -> Fields:
+        count = len(self.memories)
+        each = schema.listed(schema.record(self.memories[0].fields()), count, count)
+        return {"each": each, "best": functools.partial(door.count, least=0, most=count - 1)}
+
+    def layout(self) -> Layout:
+        def own(side: Any, i: int) -> Any:  # letters of one stand for nothing in another
+            return f"{i}.{side}" if isinstance(side, str) and side != schema.ANY else side
+
+        return {
+            f"{i}.{name}": (dtype, *(own(side, i) for side in sides))
+            for i, memory in enumerate(self.memories)
+            for name, (dtype, *sides) in memory.layout().items()
+        }
+
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         for i, (memory, more) in enumerate(zip(self.memories, values["each"], strict=True)):
             start = f"{i}."
             of_it = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
             memory.restore(of_it, more)
-        self.best = range(len(self.memories))[int(values["best"])]
+        self.best = values["best"]
+
+
+class SeveralWalk:
+    """Each memory's copy walks by itself; where one stops short, the others walk no further."""
+
+    def __init__(
+        self, memory: Several, G: Any, F: Array, Y: Array, guesses: Any, fades: Any, ages: Any
+    ) -> None:
+        self.memory, self.G, self.F, self.Y = memory, G, F, Y
+        self.guesses, self.fades, self.ages = guesses, fades, ages
+        self.came: tuple[list[Any], list[Array]] | None = None
+
+    def run(self) -> None:
+        came = self._walked(len(self.Y))
+        lengths = [len(records) for records in came[1]]
+        self.came = came if min(lengths) == max(lengths) else self._walked(min(lengths))
+
+    def _walked(self, rows: int) -> tuple[list[Any], list[Array]]:
+        """The memories after so many rows, and their records."""
+        several, ahead, told = self.memory, copy.deepcopy(self.memory.memories), []
+        F, Y, each = several.shared_out(self.F), several.shared_out(self.Y), several.each
+        for i, memory in enumerate(ahead):
+            noises = self.guesses.noises[i * each : (i + 1) * each]
+            mine = OfOne(noises, self.guesses.chosen % each)
+            numbers = np.ascontiguousarray(F[i][:rows]), np.ascontiguousarray(Y[i][:rows])
+            ages = {"forgetting": self.fades[i], **self.ages}
+            walk = memory.walk(self.G[:, :rows], *numbers, mine, **ages)
+            walk.run()
+            told.append(walk.note())
+        return ahead, told
+
+    def note(self) -> Array:
+        several = self.memory
+        width = self.Y.shape[1] // len(several.memories)
+        if self.came is None or not len(self.came[1][0]):  # nothing was learned
+            return self.Y[:0]
+        several.memories, told = self.came
+        several.best = self.guesses.chosen // several.each
+        return several.joined(told, width)

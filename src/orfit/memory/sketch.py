@@ -7,9 +7,10 @@ import numpy as np
 
 from orfit import door, small, tall
 from orfit.door import Array
-from orfit.memory.base import taken
 from orfit.memory.basis import Basis, BasisSplit, energy
+from orfit.memory.chance import GENERATOR, Chance
 from orfit.memory.seen import Triangle
+from orfit.schema import Fields, Layout
 
 WAYS = ("fresh", "kept", "symmetric")
 
@@ -34,6 +35,12 @@ class Sketch(Basis):
     as A has at most m directions (m/2 where symmetric), all are there. Unlike `Principal`, a sketch
     is linear in A Aᵀ: two of them can be added, and nothing depends on the order of the gradients.
     O(m² p) a step.
+
+    Examples:
+        >>> sketch = orfit.memory.Sketch(3, way="kept", seed=0)
+        >>> sketch.absorb(np.eye(5)[:, :2])
+        >>> sketch.rank, round(float(abs(sketch.project(np.eye(5)[:, :1])).max()), 12)
+        (2, 0.0)
     """
 
     coordinates = drifts = False  # it wants gradients whole, and as they were
@@ -45,7 +52,7 @@ class Sketch(Basis):
             raise ValueError(f"way must be one of {', '.join(WAYS)}; it is {way!r}")
         self.way = way
         self.seed = door.count("seed", seed, least=0)
-        self._generator = np.random.Generator(np.random.PCG64(self.seed))
+        self._chance = Chance.of(self.seed)
         self._total = 0.0  # squared length of all gradients
 
     def settings(self) -> dict[str, Any]:
@@ -60,16 +67,20 @@ class Sketch(Basis):
         if not first:
             return
         size = len(like)
-        width = self.m // 2 if self.way == "symmetric" else self.m
+        width, core = self._widths
         # Sketches are kept as rows, as all that is tall.
-        self._sketch = self._zeros(width)
-        self._core = self._zeros(2 * width + 1 if self.way == "symmetric" else 0)
+        self._sketch, self._core = self._zeros(width), self._zeros(core)
         random = np.random.Generator(np.random.PCG64([self.seed, 1]))
         kept = 0 if self.way == "fresh" else width
         self._test = tall.convert(self.frame.rows, random.standard_normal((kept, size)))
         self._left = tall.convert(
             self.frame.rows, random.standard_normal((len(self._core), size)) / np.sqrt(size)
         )
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        """How many rows Y has, and W."""
+        return (self.m // 2, 2 * (self.m // 2) + 1) if self.way == "symmetric" else (self.m, 0)
 
     def _zeros(self, rows: int) -> Any:
         made = tall.empty(self.frame.rows, rows, self.frame.rows.shape[1])
@@ -95,22 +106,26 @@ class Sketch(Basis):
         G, fading = past.G, past.forgetting
         n, width = G.shape[1], len(self._sketch)
         if self.way == "fresh":
-            coefficients = self._generator.standard_normal((n, width))
-            self._sketch *= fading**0.5
+            coefficients, self._chance = self._chance.drawn(
+                lambda random: random.standard_normal((n, width))
+            )
+            fading = fading**0.5
         else:
             coefficients = tall.inner(G, self._test.T)
-            self._sketch *= fading
-        self._sketch += tall.combine(G, coefficients).T
+        self._sketch = fading * self._sketch + tall.combine(G, coefficients).T
         if self.way == "symmetric":
-            self._core *= fading
-            self._core += tall.combine(G, tall.inner(G, self._left.T)).T
+            core = tall.combine(G, tall.inner(G, self._left.T)).T
+            self._core = fading * self._core + core
         U, square = self._summary()
         self.frame.replace(U)
         squares, V = np.linalg.eigh((square + square.T) / 2)
         root = np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T
         self.seen = Triangle({0.0: small.triangle(root)})
-        self._total = fading * self._total + energy(past.parts.reading.norms)
+        self._total = past.forgetting * self._total + energy(past.parts.reading.norms)
         self._lost = max(0.0, self._total - energy(root))
+
+    def settle(self) -> None:
+        """Nothing is left to be done: a step writes all rows anew."""
 
     def _summary(self) -> tuple[Any, Array]:
         """U (p×k), and the k×k estimate of UᵀA Aᵀ U."""
@@ -132,17 +147,26 @@ class Sketch(Basis):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, values = super().state()
         arrays |= {"sketch": tall.to_numpy(self._sketch), "core": tall.to_numpy(self._core)}
-        values |= {"generator": self._generator.bit_generator.state, "total": self._total}
+        values |= {"generator": self._chance.state, "total": self._total}
         return arrays, values
+
+    def fields(self) -> Fields:
+        return super().fields() | {"generator": GENERATOR, "total": door.nonnegative}
+
+    def layout(self) -> Layout:
+        dtype, of_sketch = tall.numpy_dtype(self._sketch), self.needs(self.size or 0)
+        return super().layout() | {name: (dtype, *sides) for name, sides in of_sketch.items()}
+
+    def needs(self, size: int) -> dict[str, tuple[int, ...]]:
+        width, core = self._widths
+        return {"sketch": (width, size), "core": (core, size)}
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         super().restore(arrays, values)
-        dtype = tall.numpy_dtype(self._sketch)
         for name, held in (("sketch", self._sketch), ("core", self._core)):
-            saved = taken(arrays, name, dtype, len(held), self.size)
-            held[:] = tall.convert(held, saved)
-        self._generator.bit_generator.state = values["generator"]
-        self._total = float(values["total"])
+            held[:] = tall.convert(held, arrays[name])
+        self._chance = self._chance.at(values["generator"])
+        self._total = values["total"]
 
 
 def _orthonormal(Y: Any) -> tuple[Any, Array]:

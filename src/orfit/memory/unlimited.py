@@ -8,4 +8,10 @@ class Unlimited(Basis):
 
     Memory grows with the rank of what was seen, up to p×p; past predictions of a linear model do
     not move at all (lem:step). `Principal` bounds the memory.
+
+    Examples:
+        >>> memory = orfit.memory.Unlimited()
+        >>> memory.absorb([[1.0, 1.0], [0.0, 0.0], [0.0, 2.0]])
+        >>> memory.rank
+        2
     """

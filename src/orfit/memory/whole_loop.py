@@ -13,6 +13,8 @@ from orfit.memory.loop import rows_of
 # Lengths whose squares are numbers, and the share of a length that is no rounding.
 SAFE = {dtype: (*lengths, tall.cutoff(dtype)) for dtype, lengths in tall.SAFE.items()}
 
+READY: set[Any] = set()  # the dtypes for which it has run in this process
+
 
 @functools.cache
 def kernel() -> Any:
@@ -21,63 +23,71 @@ def kernel() -> Any:
     return whole.walk
 
 
-def walk(
-    memory: Any,
-    G: Any,
-    F: Array,
-    Y: Array,
-    guesses: Any,
-    *,
-    forgetting: float,
-    drift: Any,
-    most: float,
-) -> Array:
-    """Learn G's columns one after another: n×(4 + 3q), see `kernels.whole`.
+class Walk:
+    """`memory.Walk`, by `kernels.whole`: records n×(4 + 3q).
 
     F, Y: n×q. most: what a parameter may reach. Stops short, with fewer records, where the plain
     step is to decide.
     """
-    X, noise, width = rows_of(G), guesses.noise, memory.width
-    fade = 1 / math.sqrt(forgetting)
-    limit = room = math.inf  # what does not fade does not wind up
-    if forgetting < 1:
-        limit = width.limit(noise, 0.0)
-        room = math.inf if width.wound else width.room * math.sqrt(noise)
-    scale, late = memory.late or (1.0, np.zeros((2, X.shape[1]), X.dtype))
-    records = np.empty((len(X), 4 + 3 * Y.shape[1]))
-    if not len(X):  # without a row, the kernel would settle what the last one has left
-        return records
-    learned, moved = kernel()(
-        memory.root.T,
-        late,
-        scale,
-        tall.shared(memory.w).T,
-        X,
-        F,
-        Y,
-        noise,
-        fade,
-        width.bound,
-        width.prior,
-        limit,
-        room,
-        SAFE[X.dtype],
-        most - memory.reach,
-        records,
-    )
-    if fade > 1:
-        memory.width = width.faded(fade**learned)
-    memory.reach += moved
-    if learned == len(X):
-        memory.late = fade, late
-        return records
-    memory.late = None
-    return records[:learned]
+
+    def __init__(
+        self,
+        memory: Any,
+        G: Any,
+        F: Array,
+        Y: Array,
+        guesses: Any,
+        *,
+        forgetting: float,
+        drift: Any,
+        most: float,
+    ) -> None:
+        self.memory, self.noise, self.most = memory, guesses.noise, most
+        self.X, self.F, self.Y, self.fade = rows_of(G), F, Y, 1 / math.sqrt(forgetting)
+        self.records, self.outcome = np.empty((len(Y), 4 + 3 * Y.shape[1])), np.zeros(2)
+
+    def run(self) -> None:
+        memory, width, noise, X = self.memory, self.memory.width, self.noise, self.X
+        if not len(X):  # without a row, the kernel would settle what the last one has left
+            return
+        limit = room = math.inf  # what does not fade does not wind up
+        if self.fade > 1:
+            limit = width.limit(noise, 0.0)
+            room = math.inf if width.wound else width.room * math.sqrt(noise)
+        kernel()(
+            memory.root.T,
+            memory.late,
+            memory.scale,
+            tall.shared(memory.w).T,
+            X,
+            self.F,
+            self.Y,
+            noise,
+            self.fade,
+            width.bound,
+            width.prior,
+            limit,
+            room,
+            SAFE[X.dtype],
+            self.most - memory.reach,
+            self.records,
+            self.outcome,
+        )
+        READY.add(X.dtype)
+
+    def note(self) -> Array:
+        learned, moved = self.outcome.tolist()
+        if self.fade > 1:
+            self.memory.width = self.memory.width.faded(self.fade**learned)
+        self.memory.reach += moved
+        return self.records[: int(learned)]
 
 
 def settle(memory: Any) -> None:
     """Change L by the row before, as the next row would."""
-    (scale, late), columns, nothing = memory.late, memory.root.T, np.empty((0, 1))
-    w, X, zeros = tall.shared(memory.w).T, columns[:0], [0.0] * 6
-    kernel()(columns, late, scale, w, X, nothing, nothing, *zeros, SAFE[X.dtype], 0.0, nothing)
-    memory.late = None
+    columns, nothing, zeros = memory.root.T, np.empty((0, 1)), [0.0] * 6
+    w, safe = tall.shared(memory.w).T, SAFE[columns.dtype]
+    late, scale, rows = memory.late, memory.scale, columns[:0]
+    kernel()(
+        columns, late, scale, w, rows, nothing, nothing, *zeros, safe, 0.0, nothing, np.empty(2)
+    )

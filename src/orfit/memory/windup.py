@@ -9,13 +9,14 @@ is put back along what is so wide, around the present w. From then on it keeps i
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy import linalg
 
-from orfit import small, tall
+from orfit import door, small, tall
 from orfit.door import Array
+from orfit.schema import Fields
 
 # What a row sees of L, beside the width of L, to point visibly where P is widest.
 VISIBLE = 3e-2
@@ -35,6 +36,13 @@ class Width:
     bound: float
     room: float
     wound: bool = False
+
+    fields: ClassVar[Fields] = {
+        "prior": door.positive,
+        "bound": door.nonnegative,
+        "room": door.positive,
+        "wound": door.flag,
+    }
 
     @classmethod
     def of_prior(cls, root: float, dtype: Any) -> "Width":

@@ -21,6 +21,15 @@ class Linear(Defaults):
     heads: q outputs with their own weights on shared features; w is p×q. Heads share one memory,
         so ten classes cost what one costs.
     bias: one more feature, the constant 1, the last row of w: p = size + 1.
+
+    Examples:
+        >>> orfit.Linear(10, heads=3, bias=True).initial().shape
+        (11, 3)
+        >>> line = orfit.Linear(3, features=lambda X: np.stack([X**0, X, X**2], axis=1))
+        >>> learner = orfit.RLS(line, prior=1e-9)
+        >>> updates = learner.learn_each([0.0, 1.0, 2.0], [2.0, 3.0, 6.0])  # 2 + x²
+        >>> print(np.abs(learner.w).round(3))
+        [2. 0. 1.]
     """
 
     linear = True
@@ -37,13 +46,14 @@ class Linear(Defaults):
         self.heads = None if heads is None else door.count("heads", heads)
         if features is not None and not callable(features):
             raise ValueError("features must be a function from a batch of inputs to its features")
-        self.bias = bool(bias)
+        self.bias = door.flag("bias", bias)
         self.features = features
         self.size = self._features_size + self.bias
         self.input_shape = (self._features_size,) if features is None else None
 
     def initial(self) -> Array:
-        return np.zeros(self.size if self.heads is None else (self.size, self.heads))
+        shape = (self.size,) if self.heads is None else (self.size, self.heads)
+        return np.broadcast_to(0.0, shape)  # zeros that take no room: they are copied to be learned
 
     def predict(self, w: Array, X: Array) -> Array:
         return self.linearize(w, X)[0].astype(w.dtype)

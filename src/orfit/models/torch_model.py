@@ -42,6 +42,14 @@ class TorchModel(Defaults):
     chunk_size: how many gradients are computed at a time; fewer take less memory.
 
     On `learner.w`, see `sync`, `state_dict` and `vector`.
+
+    Examples:
+        >>> import torch
+        >>> model = orfit.TorchModel(torch.nn.Linear(2, 1).double())
+        >>> learner = orfit.ORFit(model)
+        >>> update = learner.learn([1.0, 2.0], 3.0)
+        >>> round(float(learner.predict([1.0, 2.0])), 6)
+        3.0
     """
 
     heads = None

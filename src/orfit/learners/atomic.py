@@ -1,0 +1,160 @@
+"""All or nothing, and one at a time: what an exception, or another thread, finds of a learner.
+
+An exception may come at any moment, from a signal or for want of memory, and another one while that
+is dealt with. So whatever puts things right can itself be cut short and done again:
+
+- A change replaces attributes. To go back is to put the old ones in their places.
+- It becomes true in one moment. What then is to be changed in place is (`settle`), and can go on.
+- Compiled code changes in place before that, but nothing interrupts it, and it leaves word of what
+  it did. Where nobody has taken note of that, it can be done later (`redo`).
+
+What an exception prevents, whoever uses the learner next does first.
+"""
+
+import copy
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Change:
+    """What is needed to go back to before it, or on to its end."""
+
+    __slots__ = ("before", "redo")
+
+    def __init__(self, parts: Iterable[Any]) -> None:
+        self.before = [(vars(part), vars(part).copy()) for part in parts]
+        self.redo: Callable[[], object] | None = None  # once compiled code may have run
+
+    def undo(self) -> None:
+        """Go back; where it is cut short, it can be done again."""
+        for attributes, old in self.before:
+            attributes.update(old)
+
+
+HAPPENED = Change(())  # one that is over, but for what is to be changed in place
+
+
+class Atomic:
+    """Changes as wholes, by one thread at a time."""
+
+    # Not among the attributes, which a change puts back, and which a copy has too.
+    __slots__ = ("__weakref__", "_lock", "_unfinished")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._unfinished: Change | None = None
+        everyone.add(self)
+
+    def _parts(self) -> Iterable[Any]:
+        """The objects whose attributes a change may replace."""
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        """Change in place what has been left to be changed."""
+        raise NotImplementedError
+
+    def _reading(self, use: Callable[..., T], *args: Any) -> T:
+        """What `use` finds, when no change is under way; asked from within one, of before it."""
+        within = self._lock._is_owned()  # type: ignore[attr-defined]
+        with self._lock:
+            change = self._unfinished
+            if change is None:
+                return use(*args)
+            if not within:
+                self._finish()
+                return use(*args)
+            if change is HAPPENED or change.redo is not None:
+                raise RuntimeError(
+                    "the learner is in the middle of a step, and cannot be asked from inside it: "
+                    "let a signal handler raise an exception, or set a flag"
+                )
+            now = Change(self._parts())
+            try:
+                change.undo()
+                return use(*args)
+            finally:
+                now.undo()
+
+    def _changing(self, use: Callable[..., T], *args: Any) -> T:
+        """What `use` returns, which changes this, when no other change is under way."""
+        within = self._lock._is_owned()  # type: ignore[attr-defined]
+        with self._lock:
+            if within:
+                raise RuntimeError(
+                    "the learner cannot be changed from inside its own step, or while it is read"
+                )
+            try:
+                self._finish()
+                return use(*args)
+            except MemoryError as error:
+                raise MemoryError(
+                    f"there is no memory for the next step ({error or 'none is left'}); what was "
+                    "learned before it stays, and `seen` says how many rows that are"
+                ) from error
+
+    def undivided(self, change: Callable[..., T], *args: Any) -> T:
+        """Let a change happen as a whole, or not at all; within `_changing`."""
+        if self._unfinished is not None:  # there was no memory to finish the one before
+            self._finish()
+        self._unfinished = Change(self._parts())
+        try:
+            told = change(*args)
+            self._unfinished = HAPPENED  # this is the moment
+        except BaseException:
+            self._finish()
+            raise
+        try:  # noqa: SIM105  (which takes longer than a small step should)
+            self._finish()
+        except MemoryError:
+            pass  # it has happened all the same; whoever comes next goes on
+        return told
+
+    def _finish(self) -> None:
+        """Go on to the end of a change that has happened, and back from one that has not."""
+        change = self._unfinished
+        if change is None:
+            return
+        if change is not HAPPENED:
+            change.undo()
+            if change.redo is not None:
+                change.redo()
+            self._unfinished = HAPPENED
+        self._settle()
+        self._unfinished = None
+
+    def _copied(self, memo: dict[int, Any]) -> dict[str, Any]:
+        """All attributes, as they are between changes."""
+        return self._reading(copy.deepcopy, vars(self), memo)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = memo[id(self)] = type(self).__new__(type(self))
+        made.__setstate__(self._copied(memo))
+        return made
+
+    def __copy__(self) -> Any:
+        return copy.deepcopy(self)  # two learners cannot share what a step changes
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self._copied({})
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        Atomic.__init__(self)
+        vars(self).update(attributes)
+
+
+everyone: weakref.WeakSet[Atomic] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Of all threads only one is in the child: nobody holds a lock, or finishes a change."""
+    for one in everyone:
+        one._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):  # where there is fork
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,65 @@
+"""What a user installs: a wheel, built, put into an empty environment, and tried there."""
+
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import orfit
+
+ROOT = Path(__file__).parents[1]
+TRY = """
+import sys, numpy as np, orfit
+assert "site-packages" in orfit.__file__, orfit.__file__
+for extra in ("numba", "torch", "sklearn", "rich", "matplotlib"):
+    assert extra not in sys.modules, extra
+X = np.random.default_rng(0).standard_normal((50, 20))
+learner = orfit.ORFit(orfit.Linear(20), 5, noise=0.1)
+learner.learn_each(X, X @ np.ones(20))
+learner.save("learner.safetensors")
+again = orfit.load("learner.safetensors")
+assert (again.predict(X) == learner.predict(X)).all()
+assert orfit.datasets.twos()[0].shape == (400, 28, 28)  # data files are in the wheel
+print(orfit.__version__)
+"""
+
+
+def pip(*arguments):
+    """Run pip; where it cannot reach packages, there is nothing to test."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "No module named pip" in done.stderr:
+        pytest.skip("this environment has no pip")
+    if "NewConnectionError" in done.stderr or "Could not find a version" in done.stderr:
+        pytest.skip(f"pip cannot reach packages here: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_wheel_in_an_empty_environment(tmp_path):
+    pip("wheel", "--no-deps", "--wheel-dir", tmp_path, ROOT)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name.startswith(f"orfit-{orfit.__version__}-")
+    venv.create(tmp_path / "empty", with_pip=False)
+    python = tmp_path / "empty" / "bin" / "python"
+    pip("--python", python, "install", wheel)
+    run = [python, "-c", TRY]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, env={}, check=False)
+    assert done.stdout.split() == [orfit.__version__], done.stderr
+    orfit_ = subprocess.run(
+        [python.parent / "orfit", "--version"], capture_output=True, text=True, check=True, env={}
+    )
+    assert orfit_.stdout.split() == ["orfit", orfit.__version__]
+    done = subprocess.run(
+        [python.parent / "orfit", "reproduce", "limited"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={},
+    )
+    assert "pip install" in done.stderr  # without the extra it says what to do

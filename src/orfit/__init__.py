@@ -31,6 +31,7 @@ from orfit.learners import (
     load,
     warm_up,
 )
+from orfit.meter import Meter, Reading, Readings
 from orfit.models import Linear
 from orfit.version import __version__
 
@@ -56,8 +57,11 @@ __all__ = [
     "Greedy",
     "InterpolationWarning",
     "Linear",
+    "Meter",
     "ORFit",
     "OneStepSGD",
+    "Reading",
+    "Readings",
     "SaturationWarning",
     "ScaleWarning",
     "TorchModel",

@@ -4,6 +4,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from orfit.learners.advice import Columns
 from orfit.learners.atomic import HAPPENED, Atomic
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
+from orfit.meter import Meter, Probes, Readings
 from orfit.models import Model, completed
 from orfit.schema import Check, Fields, Layout
 from orfit.version import __version__
@@ -32,7 +34,13 @@ class Learner(Atomic, ABC):
     _mine = slice(None)  # the columns of what a memory carries that are w
     _made = False  # whether a public name that is set now is a slip
 
-    def __init__(self, model: Model, w0: object = None, memory: Memory | None = None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        w0: object = None,
+        memory: Memory | None = None,
+        meter: Meter | None = None,
+    ) -> None:
         """w0: where to start; its dtype, float32 or float64, is the learner's.
 
         memory: what carries the parameters; without one they are kept as they are.
@@ -41,6 +49,7 @@ class Learner(Atomic, ABC):
         self.model = model
         self._model = completed(model)
         start = self._start(w0)
+        self._probes = self._metered(meter)
         self._shape, self._dtype = tuple(start.shape), start.dtype
         self.most = tall.most(tall.numpy_dtype(start))  # what a parameter may reach
         self.memory = memory
@@ -82,14 +91,18 @@ class Learner(Atomic, ABC):
     @property
     def _w(self) -> Any:
         """The parameters, to be read: who carries them may go on using the same array."""
-        w = self._carrier.w
-        if self.memory is not None:
-            w = w[:, self._mine].reshape(self._shape)
+        w = self._moved if self.memory is None else self._moved.reshape(self._shape)
         return w if self._origin is None else w + self._origin
 
     @_w.setter
     def _w(self, w: Any) -> None:
         self._carrier.w = self._carried(w)
+
+    @property
+    def _moved(self) -> Any:
+        """The same as it is carried."""
+        w = self._carrier.w
+        return w if self.memory is None else w[:, self._mine]
 
     def _carried(self, w: Any) -> Any:
         """What is carried of w: from the model's origin on; by a memory, as columns."""
@@ -113,6 +126,21 @@ class Learner(Atomic, ABC):
             if self._unfinished is not HAPPENED:
                 raise  # rows are there that nobody could count yet
             return self._seen
+
+    @property
+    def meter(self) -> Readings | None:
+        """What the meter shows now; None where there is none (`orfit.Meter`)."""
+        return None if self._probes is None else self._reading(self._read_meter, self._probes)
+
+    def _read_meter(self, probes: Probes) -> Readings:
+        return probes.read(self._moved.reshape(self.model.size, -1))
+
+    def _metered(self, meter: Meter | None) -> Probes | None:
+        if meter is None:
+            return None
+        if not isinstance(meter, Meter):
+            raise ValueError(f"meter must be a meter, such as orfit.Meter(32); it is {meter!r}")
+        return Probes(meter, self.model.size, self.model.heads or 1)
 
     def learn(self, x: object, y: object) -> Update:
         """Learn one datapoint: x (d,), y a number or (c,).
@@ -207,6 +235,8 @@ class Learner(Atomic, ABC):
         settings = self.settings()
         if "memory" in settings:
             settings["memory"] = described(settings["memory"])
+        if self._probes is not None:
+            settings["meter"] = asdict(self._probes.meter)
         arrays = {"w": tall.to_numpy(self._w)}
         header: dict[str, Any] = {
             "kind": type(self).__name__,
@@ -220,6 +250,9 @@ class Learner(Atomic, ABC):
         if self.memory is not None:
             state, header["memory"] = self.memory.state()
             arrays |= {f"memory.{name}": array for name, array in state.items()}
+        if self._probes is not None:
+            state, header["meter"] = self._probes.state()
+            arrays |= {f"meter.{name}": array for name, array in state.items()}
         return arrays, header
 
     def fields(self) -> Fields:
@@ -228,23 +261,28 @@ class Learner(Atomic, ABC):
         plain["input_shape"] = schema.optional(schema.shape)
         if self.memory is not None:
             plain["memory"] = schema.record(self.memory.fields())
+        if self._probes is not None:
+            plain["meter"] = schema.record(self._probes.fields)
         return plain
 
     def layout(self) -> Layout:
         """The arrays of `state`."""
-        w: Layout = {"w": (tall.numpy_dtype(self._w), *self._shape)}
-        of_memory: Layout = {} if self.memory is None else self.memory.layout()
-        return w | {f"memory.{name}": sides for name, sides in of_memory.items()}
+        made: Layout = {"w": (tall.numpy_dtype(self._w), *self._shape)}
+        for part, of_it in (("memory", self.memory), ("meter", self._probes)):
+            layout: Layout = {} if of_it is None else of_it.layout()
+            made |= {f"{part}.{name}": sides for name, sides in layout.items()}
+        return made
 
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
         """Take up what `state` gave: of a learner made as this one, from w0 = arrays["w"].
 
         It is what `fields` and `layout` say; raises where its parts do not fit together.
         """
-        if self.memory is not None:
-            of_memory = {n: a for n, a in arrays.items() if n.startswith("memory.")}
-            state = {name.removeprefix("memory."): array for name, array in of_memory.items()}
-            self.memory.restore(state, header["memory"])
+        for part, of_it in (("memory", self.memory), ("meter", self._probes)):
+            if of_it is not None:
+                start = f"{part}."
+                state = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
+                of_it.restore(state, header[part])
         self._seen, shape = header["seen"], header["input_shape"]
         inputs = None if shape is None else tuple(shape)
         labels, heads = tuple(header["label_shape"]), self.model.heads
@@ -258,6 +296,7 @@ class Learner(Atomic, ABC):
         settings = self.settings()
         parts = [repr(settings.pop("memory"))] if "memory" in settings else []
         parts += [f"{name}={value}" for name, value in settings.items()]
+        parts += [] if self._probes is None else [f"meter={self._probes.meter}"]
         return f"<{type(self).__name__}({', '.join([repr(self.model), *parts])}), seen={self.seen}>"
 
     def _inputs(self, name: str, X: object) -> Any:
@@ -304,10 +343,20 @@ class Learner(Atomic, ABC):
         return update
 
     def _parts(self) -> Iterable[Any]:
-        return (self, *self._carrier.parts)
+        parts = (self, *self._carrier.parts)
+        return parts if self._probes is None else (*parts, self._probes)
 
     def _settle(self) -> None:
         self._carrier.settle()
+        if self._probes is not None:
+            self._probes.settle()
+
+    def _probe(self, G: Any, w: Any, left: Array) -> None:
+        """Let the meter know of gradients that were learned: w now, as carried, and y − f."""
+        if self._probes is not None:
+            q = self._probes.heads
+            along = tall.inner(G, w.reshape(len(w), -1))
+            self._probes.take(G, along, left.reshape(-1, q))
 
     def _learn_one(self, X: Array, Y: Array) -> Update:
         return self._learn_block(X, Y).first()

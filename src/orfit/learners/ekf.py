@@ -12,6 +12,7 @@ from orfit.learners.rows import Auto
 from orfit.learners.step import step
 from orfit.learners.update import Update
 from orfit.memory import Dense
+from orfit.meter import Meter
 from orfit.models import Model, completed
 
 
@@ -57,13 +58,14 @@ class EKF(Moving):
         control: object = None,
         drift: object = 0.0,
         rows: str | Auto = "auto",
+        meter: Meter | None = None,
     ) -> None:
         whole = completed(model)
         self._heads = whole.heads
         number = self._number(noise)
         self._matrix = None if np.ndim(noise) == 0 else _read_only(noise)  # R, where it is one
-        motion = {"dynamics": dynamics, "control": control, "drift": drift}
-        super().__init__(model, Dense(prior), w0, number, 1.0, rows, **motion)
+        more = {"dynamics": dynamics, "control": control, "drift": drift, "meter": meter}
+        super().__init__(model, Dense(prior), w0, number, 1.0, rows, **more)
 
     def _number(self, noise: Any) -> float:
         """R, checked, where it is a number; a matrix is learned in units of itself."""

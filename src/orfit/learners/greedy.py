@@ -8,6 +8,7 @@ from orfit import door
 from orfit.door import Array
 from orfit.learners.base import Learner
 from orfit.learners.update import Update
+from orfit.meter import Meter, Probes
 from orfit.models import residual
 
 
@@ -28,6 +29,11 @@ class Greedy(Learner):
 
     def _start(self, w0: object) -> Array:
         return np.zeros(()) if w0 is None else np.array(door.numbers("w0", w0))
+
+    def _metered(self, meter: Meter | None) -> Probes | None:
+        if meter is not None:
+            raise ValueError("Greedy has no parameters that a meter could watch")
+        return None
 
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
         super().restore(arrays, header)

@@ -17,6 +17,7 @@ from orfit.learners.rls import NTKRLS, RLS
 from orfit.learners.rows import Auto, WayError
 from orfit.learners.sgd import SGD
 from orfit.memory import Memory
+from orfit.meter import Meter, Probes
 from orfit.models import Linear, Model, completed
 from orfit.schema import Check, arranged, made, mapping, optional, record, text
 
@@ -99,6 +100,10 @@ def _restore(
         settings = settings | {"rows": made(Auto, settings["rows"])}
     if rows is not None:
         settings = settings | {"rows": rows}
+    if "meter" in settings:
+        meter = made(Meter, mapping("meter", settings["meter"]))
+        settings = settings | {"meter": meter}
+        _check_meter(arrays, model, meter)
     if dynamics is not None:
         settings = settings | {"dynamics": dynamics}
     if isinstance(settings.get("dynamics"), str):
@@ -127,6 +132,12 @@ def _check_sizes(
         found = [arrays[n] for n in (f"memory.{name}", f"memory.0.{name}") if n in arrays]
         if not found or found[0].shape != sides:
             raise ValueError(f"there is no {name} of shape {sides}")
+
+
+def _check_meter(arrays: dict[str, Array], model: Model, meter: Meter) -> None:
+    sides = Probes.needs(meter, model.size, model.heads or 1)
+    if "meter.Z" not in arrays or arrays["meter.Z"].shape != sides:
+        raise ValueError(f"there is no meter.Z of shape {sides}")
 
 
 def _memory(saved: dict[str, Any], given: Memory | None) -> Memory:

@@ -144,7 +144,9 @@ class Moving(OneStep):
         left, wanted = residual.copy(), self.tiled(residual)[columns]
         if not columns.all():
             G = tall.copy(G[:, columns])
+        along = np.zeros(0) if self._probes is None else tall.inner(G, self._moved)
         length, novelty, unfitted, expected = self._fit(G, wanted, columns, len(Y))
+        self._probe_step(G, along, wanted, unfitted)
         self.tiled(left)[columns] = unfitted
         self.guesses.take(len(Y), wanted, expected)
         variance = np.full(len(columns), np.nan)

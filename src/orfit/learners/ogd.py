@@ -10,6 +10,7 @@ from orfit.learners.sgd import descent
 from orfit.learners.step import check_step
 from orfit.learners.update import Update
 from orfit.memory import Basis, Memory
+from orfit.meter import Meter
 from orfit.models import Model
 
 
@@ -42,9 +43,10 @@ class OGD(Learner):
         lr: float,
         steps: int = 1,
         w0: object = None,
+        meter: Meter | None = None,
     ) -> None:
         self.lr, self.steps = lr, steps
-        super().__init__(model, w0, self._directions(memory))
+        super().__init__(model, w0, self._directions(memory), meter)
 
     @staticmethod
     def _directions(memory: Any) -> Memory:
@@ -70,4 +72,5 @@ class OGD(Learner):
         check_step(length, "lower lr")
         self._w = w
         self.memory.fold(past)
+        self._probe(G, self._carried(w), left)
         return Update(prediction, residual, length, past.novelty, left, self.memory.rank)

@@ -18,6 +18,7 @@ from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
 from orfit.memory.drift import drifts
 from orfit.memory.several import Several
+from orfit.meter import Meter
 from orfit.models import CompleteModel, Model, check_labels, completed
 from orfit.schema import Fields, Layout
 
@@ -44,6 +45,7 @@ class OneStep(Learner):
         rows: str | Auto = "auto",
         tail: bool | str = True,
         drift: object = 0.0,
+        meter: Meter | None = None,
     ) -> None:
         """`noise`, `forgetting` and `drift` may be set later, too: from the next row on."""
         # Checked before the memory is the learner's: what is refused leaves it free.
@@ -59,7 +61,7 @@ class OneStep(Learner):
         self._drift = self._checked_drift(drift, memory, whole.size)
         self.rows, self._way = rows, self._forced(rows)
         self._auto = rows if isinstance(rows, Auto) else Auto()
-        super().__init__(model, w0, memory)
+        super().__init__(model, w0, memory, meter)
         memory.guess(self.guesses.tails)
         self._look_for_ways()
 
@@ -146,7 +148,7 @@ class OneStep(Learner):
         self._look_for_ways()
 
     def _parts(self) -> Iterable[Any]:
-        return (self, self.guesses, *self.memory.parts)
+        return (self.guesses, *super()._parts())
 
     def loop_obstacle(self) -> str | None:
         """Why the compiled loop is not for these settings; None: it is."""
@@ -281,9 +283,25 @@ class OneStep(Learner):
             F, residual = (A[:, self._mine].reshape(offset.shape) for A in (predictions, wanted))
         came = step(self.memory, past, wanted, self.guesses, self.most)
         variance = came.variance[:, self.guesses.chosen].reshape(self.per_gradient(residual))
+        self._probe_step(G, past.along_w, wanted, came.left)
         self.guesses.take(len(X), wanted, came.variance, came.whitened)
         left = came.left.reshape(residual.shape)
         return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
+
+    def _probe_step(self, G: Any, along: Array, wanted: Array, left: Array) -> None:
+        """Let the meter know of a step: Gᵀw and the residuals before it, and what is left."""
+        if self._probes is not None:
+            mine = self._mine
+            self._probes.take(G, along[:, mine] + wanted[:, mine] - left, left)
+
+    def probe_rows(self, G: Any, F: Array, labels: Array, records: Array) -> None:
+        """Let the meter know of the first of these rows, of which there are records."""
+        if self._probes is not None:
+            q = self.guesses.columns
+            outputs = (records.shape[1] - 3) // (1 + 3 * q)  # as many variances, and thrice heads
+            left = records[:, -outputs * q :].reshape(-1, q)
+            n = len(left)
+            self._probes.take(G[:, :n], labels[:n, :q] - F[:n, :q] - left, left)
 
     def _std(self, X: Any, std: bool | str) -> Any:
         if not std:
@@ -350,6 +368,10 @@ class OneStep(Learner):
         if rows < len(X):
             X, Y = X[:rows], Y[:rows]
         self._count(X, Y)
+
+    def kept(self, G: Any) -> Any:
+        """G, for a meter as a copy: what is noted late must be what was learned."""
+        return G if self._probes is None else tall.copy(G)
 
     def redo(self, again: Callable[[], object]) -> None:
         """From here on compiled code works in place: `again` takes note of what it has done."""

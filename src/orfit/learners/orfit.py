@@ -15,6 +15,7 @@ from orfit.learners.rows import Auto
 from orfit.learners.step import check_step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Growing, Memory, Nothing, Principal, Unlimited
+from orfit.meter import Meter
 from orfit.models import CompleteModel, Model
 
 SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
@@ -55,6 +56,7 @@ class ORFit(Moving):
 
     rows: how rows are learned one after another: "plain", "compiled", "coordinates", or what is
         fastest, "auto". The steps are the same; `way` tells which is in use.
+    meter: `orfit.Meter(32)` measures what is forgotten; `learner.meter` shows it.
 
     While the memory has dropped nothing, past predictions of a linear model do not move (lem:step)
     and w is the interpolator nearest to w0 (thm:implicit_bias). O(m c p) a step.
@@ -83,6 +85,7 @@ class ORFit(Moving):
         steps: int = 1,
         tolerance: float = 1e-6,
         rows: str | Auto = "auto",
+        meter: Meter | None = None,
     ) -> None:
         self.steps = number_of_steps("steps", steps)
         self.tolerance = door.nonnegative("tolerance", tolerance)
@@ -95,6 +98,7 @@ class ORFit(Moving):
             rows,
             tail,
             drift,
+            meter,
             dynamics=dynamics,
             control=control,
         )
@@ -190,6 +194,7 @@ class ORFit(Moving):
         past = self.memory.split(G, forgetting=self.forgetting)
         self._w = w
         self.memory.fold(past)
+        self._probe(G, self._carried(w), left)
         return Update(prediction, residual, length, novelty or 0.0, left, self.memory.rank)
 
     def _shortened(
@@ -231,8 +236,8 @@ class OneStepSGD(OneStep):
         1.000
     """
 
-    def __init__(self, model: Model, *, w0: object = None) -> None:
-        super().__init__(model, Nothing(), w0)
+    def __init__(self, model: Model, *, w0: object = None, meter: Meter | None = None) -> None:
+        super().__init__(model, Nothing(), w0, meter=meter)
 
     def _checked_noise(self, noise: object) -> float:
         if door.nonnegative("noise", noise):

@@ -8,6 +8,7 @@ from orfit import door
 from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
 from orfit.memory import Dense, Memory
+from orfit.meter import Meter
 from orfit.models import CompleteModel, Model
 
 
@@ -21,7 +22,7 @@ class NTKRLS(OneStep):
 
     drift: Q, the covariance by which w wanders before each block, P ← P/λ + Q: a number for all
         parameters, p of them, or p×p. It takes O(p³) a step.
-    rows: see `ORFit`.
+    rows, meter: see `ORFit`.
 
     With λ < 1, P grows along directions that the stream has left. Where one was left for so long
     that rounding beside it would drown the rest (P is 5e11 times the prior, or the noise a row
@@ -49,9 +50,10 @@ class NTKRLS(OneStep):
         forgetting: float | str = 1.0,
         drift: object = 0.0,
         rows: str | Auto = "auto",
+        meter: Meter | None = None,
     ) -> None:
         noise = self._of_limit(self._checked_forgettings(forgetting)[0])
-        super().__init__(model, Dense(prior), w0, noise, forgetting, rows, drift=drift)
+        super().__init__(model, Dense(prior), w0, noise, forgetting, rows, drift=drift, meter=meter)
 
     @staticmethod
     def _of_limit(forgetting: float) -> float:

@@ -79,6 +79,7 @@ class Compiled:
             offset, labels, G = learner.affine(X, Y)
         except ValueError:  # one of the rows is refused: which, is seen when they come one by one
             return learner.one_by_one(X, Y)
+        G = learner.kept(G)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
         pieces: list[Array] = []
         done = 0
@@ -93,6 +94,7 @@ class Compiled:
     def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
         """The same for a single row, of which there is one piece."""
         offset, labels, G = learner.affine(X, Y)
+        G = learner.kept(G)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
         records = learner.undivided(self._piece, learner, X, Y, G, F, wanted)
         return Update.of_record(records[0], labels.shape[1:], learner.model.heads)
@@ -109,6 +111,7 @@ class Compiled:
             records = note(learner, G, walk)
             if len(records):
                 learner.rows_learned(X, Y, len(records))
+                learner.probe_rows(G, F, wanted, records)
             return records
 
         learner.redo(noted)
@@ -118,6 +121,7 @@ class Compiled:
             one = slice(1)
             records = step_on(learner, learner.memory, G[:, one], F[one], wanted[one])
             learner.rows_learned(X, Y, 1)
+            learner.probe_rows(G, F, wanted, records)
         return records
 
 
@@ -164,6 +168,7 @@ class Coordinates:
             records, refused = rows_inside(learner, inside, Z, F, wanted, columns, walks)
             memory.take_over(inside, parts)
             learner.rows_learned(X, Y, len(records))
+            learner.probe_rows(G, learner.tiled(offset), wanted, records)
             return records, refused
 
         records, refused = learner.undivided(learn)

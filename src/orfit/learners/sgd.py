@@ -7,6 +7,7 @@ from orfit.door import Array
 from orfit.learners.base import Learner, setting
 from orfit.learners.step import check_step
 from orfit.learners.update import Update, Updates
+from orfit.meter import Meter
 from orfit.models import Model
 
 
@@ -25,9 +26,11 @@ class SGD(Learner):
 
     lr = setting("lr", door.positive)
 
-    def __init__(self, model: Model, *, lr: float, w0: object = None) -> None:
+    def __init__(
+        self, model: Model, *, lr: float, w0: object = None, meter: Meter | None = None
+    ) -> None:
         self.lr = lr
-        super().__init__(model, w0)
+        super().__init__(model, w0, meter=meter)
 
     def settings(self) -> dict[str, Any]:
         return {"lr": self.lr}
@@ -49,6 +52,7 @@ class SGD(Learner):
         check_step(length, "lower lr")
         self._w = self._w + self.lr * g
         left = residual - self.lr * tall.inner(G, g).reshape(residual.shape)
+        self._probe(G, self._w, left)
         return Update(F, residual, length, 1.0, left, 0)
 
 

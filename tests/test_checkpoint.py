@@ -114,6 +114,8 @@ def test_foreign_files(tmp_path):
             orfit.load(tmp_path / "header")
     with pytest.raises(FileNotFoundError, match="no checkpoint at"):
         orfit.load(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError, match="is a folder; give the name of a saved file"):
+        orfit.load(tmp_path)
 
 
 @pytest.mark.parametrize(

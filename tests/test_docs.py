@@ -14,8 +14,9 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scope, blocks = {}, BLOCK.findall(page.read_text())
-    if any("import torch" in block for block in blocks):
-        pytest.importorskip("torch")
+    for package in ("torch", "sklearn"):  # a page that shows an extra needs it
+        if any(re.search(rf"^\s*(?:import|from) {package}\b", b, re.MULTILINE) for b in blocks):
+            pytest.importorskip(package)
     for block in blocks:
         exec(compile(block, page.name, "exec"), scope)
 

@@ -143,7 +143,7 @@ def test_saved_copied_and_refused_in_time(memory, rng, tmp_path):
 
 
 def test_a_sparse_matrix_is_passed_to_load(rng, tmp_path):
-    A = sparse.diags_array(rng.uniform(0.5, 1, P))
+    A = sparse.diags(rng.uniform(0.5, 1, P))
     learner = orfit.ORFit(orfit.Linear(P), 3, noise=0.3, dynamics=A)
     learner.learn(rng.standard_normal(P), 1.0)
     learner.save(tmp_path / "file")

@@ -196,6 +196,17 @@ def test_how_it_is_doing(way, rng):
     assert "moves" in whole.health().advice
 
 
+def test_what_cannot_be_told_yet_is_a_dash():
+    settings = [{}, {"noise": 0.1}, {"noise": "auto", "forgetting": "auto"}]
+    for learner in [orfit.ORFit(orfit.Linear(3), 2, **each) for each in settings]:
+        table = str(learner.health())
+        assert "nan" not in table
+        assert "–" in table
+        assert "Too early to tell: 0 rows." in table
+        learner.learn([1.0, 2.0, 3.0], 1.0)
+        assert "nan" not in str(learner.health())
+
+
 def test_residuals_that_are_correlated_are_told(rng):
     X, error = rng.standard_normal((2000, 5)), np.zeros(2000)
     for i in range(1, 2000):

@@ -175,6 +175,8 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, Any]
 
     safetensors compares what arrays are said to take with the length of the file before it reads.
     """
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{os.fspath(path)} is a folder; give the name of a saved file")
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no checkpoint at {os.fspath(path)}")
     try:

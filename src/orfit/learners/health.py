@@ -74,15 +74,20 @@ class Health:
         return " ".join(said) or "Residuals are what was expected of them, and look like noise."
 
     def __str__(self) -> str:
-        """A small table, and the advice."""
+        """A small table, and the advice; a dash where there is nothing to tell yet."""
         of = "" if self.most is None else f" of {self.most}"
         rows = [
-            ("S/R", f"{self.surprise:.3g}", "1: predictions are as sure as noise lets them be"),
-            ("dropped", f"{self.dropped:.3g}", "below 1: a larger memory would not help"),
-            ("innovation", f"{self.innovation:.3g}", "1: residuals are as large as expected"),
-            ("correlation", f"{self.correlation:+.2f}", "0: residuals are white"),
-            ("noise", f"{self.noise:.3g}", f"× scale {self.scale:.3g}: the variance of y's noise"),
+            ("S/R", told(self.surprise), "1: predictions are as sure as noise lets them be"),
+            ("dropped", told(self.dropped), "below 1: a larger memory would not help"),
+            ("innovation", told(self.innovation), "1: residuals are as large as expected"),
+            ("correlation", told(self.correlation, "+.2f"), "0: residuals are white"),
+            ("noise", told(self.noise), f"× scale {told(self.scale)}: the variance of y's noise"),
             ("rank", f"{self.rank}{of}", f"after {self.seen} rows"),
         ]
         lines = [f"{name:<12}{value:>10}   {meaning}" for name, value, meaning in rows]
         return "\n".join([*lines, self.advice])
+
+
+def told(number: float, form: str = ".3g") -> str:
+    """The number, or a dash where there is none."""
+    return "–" if math.isnan(number) else format(number, form)

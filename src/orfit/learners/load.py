@@ -61,7 +61,7 @@ def load(
         memory.check_free()
     arrays, header = checkpoint.read(path)
     try:
-        return _restore(arrays, header, model, memory, rows, dynamics)
+        return restored(arrays, header, model, memory, rows, dynamics)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except ValueError as error:
@@ -79,14 +79,15 @@ HEADER: dict[str, Check] = {
 }
 
 
-def _restore(
+def restored(
     arrays: dict[str, Array],
     header: dict[str, Any],
-    model: Model | None,
-    memory: Memory | None,
-    rows: str | Auto | None,
-    dynamics: Any,
+    model: Model | None = None,
+    memory: Memory | None = None,
+    rows: str | Auto | None = None,
+    dynamics: Any = None,
 ) -> Learner:
+    """The learner whose `state` this is; raises ValueError where it is none."""
     known = {name: header.pop(name) for name in HEADER if name in header}
     known = record(HEADER)("header", known)
     if known["kind"] not in KINDS:

@@ -94,21 +94,20 @@ class Parquet:
         return np.cumsum(np.array(rows, dtype=np.int64))
 
     def _batches(self, file: Any, groups: Sequence[int], columns: Sequence[str]) -> Iterator[Any]:
-        if not groups:
-            return
-        with self._told():
-            batches = file.iter_batches(
-                batch_size=self._limits.rows,
-                row_groups=list(groups),
-                columns=list(columns),
-                use_threads=False,
-            )
-        while True:
+        for group in groups:  # each begins a batch: batches do not depend on where reading starts
             with self._told():
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
+                batches = file.iter_batches(
+                    batch_size=self._limits.rows,
+                    row_groups=[group],
+                    columns=list(columns),
+                    use_threads=False,
+                )
+            while True:
+                with self._told():
+                    batch = next(batches, None)
+                if batch is None:
+                    break
+                yield batch
 
     @contextmanager
     def _told(self, column: str | None = None) -> Iterator[None]:

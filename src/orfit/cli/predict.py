@@ -1,0 +1,56 @@
+"""`orfit predict`: what a learned stream predicts of other rows."""
+
+import csv
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import typer
+
+
+def predict(
+    checkpoint: Annotated[Path, typer.Argument(help="What `orfit learn` has saved.")],
+    inputs: Annotated[list[str], typer.Argument(metavar="INPUT...", help="Rows; - is stdin.")],
+    format: Annotated[
+        str | None, typer.Option(help="csv, tsv, jsonl or parquet, where names do not tell.")
+    ] = None,
+    delimiter: Annotated[str | None, typer.Option(help="Between the values of a csv.")] = None,
+) -> None:
+    """Predict rows, a line of csv for each, and change nothing.
+
+    Numbers come with their standard deviation and the ends of a 95 % interval, classes with their
+    score. A row that --missing skip would leave out gets an empty line of values.
+    """
+    from orfit.stream import saved
+    from orfit.stream.session import SIGMAS, pieces
+    from orfit.stream.source import Source
+
+    session = saved.load(checkpoint)
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    targets = session.encoding.choice.targets
+    classes = session.encoding.target.classes
+    if classes is not None:
+        writer.writerow([targets[0], "score"])
+    else:
+        ends = ("", "_std", "_low", "_high")
+        writer.writerow([f"{name}{end}" for name in targets for end in ends])
+    for path in inputs:
+        for block in Source.of([path], format, delimiter).blocks():
+            for part in pieces(block):
+                found = session.predict(part)
+                lines = np.full((len(part), len(targets) * 4), "", object)
+                if classes is not None:
+                    best = np.argmax(found.made, axis=1)
+                    lines = lines[:, :2]
+                    lines[found.rows, 0] = [classes[i] for i in best]
+                    lines[found.rows, 1] = [repr(float(v)) for v in found.made.max(axis=1)]
+                else:
+                    spread = SIGMAS * found.std
+                    told = (found.made, found.std, found.made - spread, found.made + spread)
+                    for i, numbers in enumerate(told):
+                        lines[found.rows, i::4] = [
+                            [repr(v) for v in row] for row in numbers.tolist()
+                        ]
+                writer.writerows(lines.tolist())
+            sys.stdout.flush()  # rows of a pipe are answered as they come

@@ -1,0 +1,349 @@
+"""From columns by name to numbers: which there are, what each holds, what is to be learned."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from orfit import door, schema
+from orfit.door import Array
+from orfit.schema import Fields
+from orfit.stream import columns
+from orfit.stream.block import Block, StreamError
+from orfit.stream.columns import FAR, Kind, Number, kind_of, texts
+
+MISSING = ("error", "skip", "mean")
+MOST_CLASSES = 10_000
+MOST_WIDE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a user says of the columns."""
+
+    targets: tuple[str, ...]
+    ignore: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    missing: str = "error"
+    classify: bool = False
+    width: int = 32
+    trend: bool = False
+
+    def check(self) -> None:
+        """Raise where a user has said something that cannot be."""
+        if not self.targets:
+            raise StreamError("--target must name the column to predict")
+        if len({*self.targets}) < len(self.targets):
+            raise StreamError("--target names a column twice")
+        if self.classify and len(self.targets) > 1:
+            raise StreamError("--classify takes a single --target")
+        both = [name for name in self.targets if name in (*self.ignore, *self.only)]
+        if both:
+            raise StreamError(f"column {both[0]} is the target: it is not learned from")
+        if not 1 <= self.width <= MOST_WIDE:
+            raise StreamError(f"--width must be from 1 to {MOST_WIDE}; it is {self.width}")
+
+    def inputs(self, names: Sequence[str], name: str) -> list[str]:
+        """The columns to learn from, of those that an input has."""
+        for option, wanted in (
+            ("--target", self.targets),
+            ("--ignore", self.ignore),
+            ("--only", self.only),
+            ("--categories", self.categories),
+        ):
+            unknown = [column for column in wanted if column not in names]
+            if unknown:
+                raise StreamError(
+                    f"{name} has no column {unknown[0]}, which {option} names; it has "
+                    f"{', '.join(names):.500}"
+                )
+        left = [n for n in names if n not in self.targets and n not in self.ignore]
+        return [n for n in left if not self.only or n in self.only]
+
+
+class Amounts:
+    """Targets that are numbers, in units of their first rows."""
+
+    classes: list[str] | None = None
+
+    def __init__(self, scales: list[Number]) -> None:
+        self.scales = scales
+
+    @property
+    def count(self) -> int:
+        return len(self.scales)
+
+    @property
+    def mean(self) -> Array:
+        return np.array([scale.mean for scale in self.scales])
+
+    @property
+    def scale(self) -> Array:
+        return np.array([scale.scale for scale in self.scales])
+
+    def encode(self, found: list[Any]) -> tuple[Array, Array]:
+        made = [scale.encode(column) for scale, column in zip(self.scales, found, strict=True)]
+        return np.hstack([Y for Y, _ in made]), np.column_stack([wrong for _, wrong in made])
+
+    def state(self) -> dict[str, Any]:
+        return {"scales": [scale.settings() for scale in self.scales], "classes": None}
+
+
+class Classes:
+    """One target, of which each text is a class; there may be more as the stream goes on."""
+
+    mean, scale = np.zeros(1), np.ones(1)  # an index has no unit
+
+    def __init__(self, classes: list[str]) -> None:
+        self.classes = classes
+        self._index = {name: i for i, name in enumerate(classes)}
+
+    @property
+    def count(self) -> int:
+        return len(self.classes)
+
+    def encode(self, found: list[Any]) -> tuple[Array, Array]:
+        """The index of each row's class, NaN where there is none."""
+        coded = texts(found[0]).dictionary_encode()
+        index = np.array([self._of(name) for name in coded.dictionary.to_pylist()], float)
+        missing = np.asarray(coded.indices.is_null())
+        codes = np.asarray(coded.indices.fill_null(0), int)
+        Y = index[codes] if len(index) else np.full(len(codes), np.nan)
+        return np.where(missing, np.nan, Y)[:, None], np.zeros((len(codes), 1), bool)
+
+    def _of(self, name: str) -> int:
+        if name not in self._index:
+            if len(self.classes) >= MOST_CLASSES:
+                raise StreamError(
+                    f"the target has more than {MOST_CLASSES} classes: is it a number?"
+                )
+            self._index[name] = len(self.classes)
+            self.classes = [*self.classes, name]
+        return self._index[name]
+
+    def state(self) -> dict[str, Any]:
+        return {"scales": [], "classes": self.classes}
+
+
+@dataclass
+class Encoded:
+    """Rows as numbers: those that can be learned.
+
+    X: n×d. Y: n×q, or n×1 with the index of the class. rows: which of the block they are.
+    skipped: how many others there are. notices: what a user would want to know.
+    """
+
+    X: Array
+    Y: Array
+    rows: Array
+    skipped: int
+    notices: list[str] = field(default_factory=list)
+
+
+class Encoding:
+    """What becomes of each column, frozen after the first rows."""
+
+    def __init__(
+        self,
+        choice: Choice,
+        kinds: dict[str, Kind],
+        target: Amounts | Classes,
+        far: Collection[str] = (),
+    ) -> None:
+        self.choice, self.kinds, self.target = choice, kinds, target
+        self.far = [*far]  # columns that have left their scale, and were told
+
+    @classmethod
+    def learned(cls, choice: Choice, blocks: Sequence[Block]) -> "Encoding":
+        """From the first rows."""
+        import pyarrow as pa
+
+        first = blocks[0]
+        inputs = choice.inputs(list(first.columns), first.name)
+        whole = {
+            name: pa.chunked_array([block.columns[name] for block in blocks]).combine_chunks()
+            if len({block.columns[name].type for block in blocks}) == 1
+            else pa.chunked_array([texts(block.columns[name]) for block in blocks]).combine_chunks()
+            for name in [*inputs, *choice.targets]
+        }
+        kinds = {
+            name: kind_of(
+                name,
+                whole[name],
+                width=choice.width,
+                trend=choice.trend,
+                category=name in choice.categories,
+            )
+            for name in inputs
+        }
+        target: Amounts | Classes
+        if choice.classify:
+            target = Classes([])
+        else:
+            scales = [kind_of(n, whole[n], width=1, trend=True) for n in choice.targets]
+            for name, scale in zip(choice.targets, scales, strict=True):
+                if not isinstance(scale, Number):
+                    raise StreamError(
+                        f"the target {name} is a {scale.kind}, not a number: with --classify its "
+                        "texts are classes"
+                    )
+            target = Amounts([scale for scale in scales if isinstance(scale, Number)])
+        return cls(choice, kinds, target)
+
+    @property
+    def numeric(self) -> set[str]:
+        """Columns that are read as numbers."""
+        found = {name for name, kind in self.kinds.items() if isinstance(kind, Number)}
+        return found if self.choice.classify else found | {*self.choice.targets}
+
+    @property
+    def reads(self) -> list[str]:
+        """All columns that are read."""
+        return [*self.kinds, *self.choice.targets]
+
+    @property
+    def width(self) -> int:
+        """d, how many numbers a row becomes."""
+        return sum(kind.width for kind in self.kinds.values())
+
+    def encode(self, block: Block, targets: bool = True) -> Encoded:
+        """Rows as numbers. targets: whether there must be some; without, Y is NaN."""
+        self._check_names(block, targets)
+        made = {name: kind.encode(block.columns[name]) for name, kind in self.kinds.items()}
+        X = np.hstack([X for X, _ in made.values()]) if made else np.empty((len(block), 0))
+        wrong = {name: bad for name, (_, bad) in made.items()}
+        lacking = {name: np.isnan(X[:, :1]).ravel() for name, (X, _) in made.items()}
+        if targets:
+            Y, bad = self.target.encode([block.columns[n] for n in self.choice.targets])
+            wrong |= dict(zip(self.choice.targets, bad.T, strict=True))
+            of_targets = dict(zip(self.choice.targets, np.isnan(Y).T, strict=True))
+        else:
+            Y, of_targets = np.full((len(block), max(1, len(self.choice.targets))), np.nan), {}
+        lost = np.zeros(len(block), bool)
+        if self.choice.missing == "error":
+            self._check_missing(block, lacking | of_targets, wrong)
+        for name, missing in (lacking | of_targets).items():
+            if self.choice.missing == "skip" or name in of_targets:
+                lost |= missing
+        rows = np.flatnonzero(~lost)
+        notices = self._leaving(X[rows], block, rows)
+        filled = np.nan_to_num(X[rows], nan=0.0, posinf=np.nan, neginf=np.nan)
+        return Encoded(filled, Y[rows], rows, int(lost.sum()), notices)
+
+    def _check_names(self, block: Block, targets: bool) -> None:
+        needed = self.reads if targets else [*self.kinds]
+        lacking = [name for name in needed if name not in block.columns]
+        if lacking:
+            raise StreamError(
+                f"{block.name} has no column {lacking[0]}, which was learned from; it has "
+                f"{', '.join(block.columns):.500}"
+            )
+
+    def _check_missing(
+        self, block: Block, lacking: dict[str, Array], wrong: dict[str, Array]
+    ) -> None:
+        if block.malformed:
+            first = block.malformed[0]
+            raise StreamError(
+                f"{block.name}, {block.unit} {first.line}: {first.why}; --missing skip leaves such "
+                "lines out"
+            )
+        found = [(int(np.argmax(lost)), name) for name, lost in lacking.items() if lost.any()]
+        if not found:
+            return
+        row, name = min(found)
+        where = f"{block.where(row)}, column {name}"
+        if wrong[name][row]:
+            value = block.columns[name][row].as_py()
+            kind = self.kinds.get(name)
+            wanted = Number.wanted if kind is None else kind.wanted
+            raise StreamError(
+                f"{where}: {value!r:.60} is not {wanted}; --missing skip leaves such rows out, "
+                "--missing mean fills in the mean of the first rows"
+            )
+        raise StreamError(
+            f"{where}: there is no value; --missing skip leaves such rows out, --missing mean "
+            "fills in the mean of the first rows"
+        )
+
+    def _leaving(self, X: Array, block: Block, rows: Array) -> list[str]:
+        """Columns that leave the scale of the first rows by far, each told once."""
+        notices, start = [], 0
+        for name, kind in self.kinds.items():
+            if isinstance(kind, Number) and name not in self.far:
+                far = np.abs(X[:, start]) > FAR  # which NaN is not
+                if far.any():
+                    row = int(np.argmax(far))
+                    self.far.append(name)
+                    value = X[row, start] * kind.scale + kind.mean
+                    notices.append(
+                        f"{block.where(int(rows[row]))}, column {name}: {value:.6g} is "
+                        f"{abs(X[row, start]):.0f} standard deviations away from the first rows "
+                        f"({kind.mean:.4g} ± {kind.scale:.4g}), whose scale it is learned in"
+                    )
+            start += kind.width
+        return notices
+
+    def state(self) -> dict[str, Any]:
+        choice = {n: [*v] if isinstance(v, tuple) else v for n, v in vars(self.choice).items()}
+        kinds = [
+            {"name": name, "kind": kind.kind, "settings": kind.settings()}
+            for name, kind in self.kinds.items()
+        ]
+        return {
+            "choice": choice,
+            "kinds": kinds,
+            "target": self.target.state(),
+            "far": self.far,
+        }
+
+    fields: ClassVar[Fields] = {
+        "choice": schema.record(
+            {
+                **dict.fromkeys(("targets", "ignore", "only"), schema.listed(schema.text)),
+                "categories": schema.listed(schema.text),
+                "missing": schema.one_of(*MISSING),
+                "classify": door.flag,
+                "width": door.count,
+                "trend": door.flag,
+            }
+        ),
+        "kinds": schema.listed(
+            schema.record(
+                {
+                    "name": schema.text,
+                    "kind": schema.one_of(*columns.KINDS),
+                    "settings": schema.mapping,
+                }
+            )
+        ),
+        "target": schema.record(
+            {
+                "scales": schema.listed(schema.record(Number.fields)),
+                "classes": schema.optional(schema.listed(schema.text, most=MOST_CLASSES)),
+            }
+        ),
+        "far": schema.listed(schema.text),
+    }
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> "Encoding":
+        """From what `state` gave and `fields` has checked."""
+        given = {n: tuple(v) if isinstance(v, list) else v for n, v in state["choice"].items()}
+        choice, kinds = schema.made(Choice, given), {}
+        for made in state["kinds"]:
+            kind = columns.KINDS[made["kind"]]
+            kinds[made["name"]] = kind(**schema.record(kind.fields)("column", made["settings"]))
+        classes = state["target"]["classes"]
+        target: Amounts | Classes
+        if classes is not None:
+            target = Classes(classes)
+        else:
+            target = Amounts([Number(**scale) for scale in state["target"]["scales"]])
+        if choice.classify != (classes is not None) or not choice.targets:
+            raise ValueError("what is to be learned does not fit to how")
+        if classes is None and target.count != len(choice.targets):
+            raise ValueError("each target needs a scale")
+        return cls(choice, kinds, target, state["far"])

@@ -1,0 +1,48 @@
+"""What a stream was like, as it went on: a few hundred lines, however long it gets."""
+
+from typing import Any
+
+from orfit import door, schema
+from orfit.schema import Check
+
+FIRST = 100  # rows between lines, at the beginning
+MOST = 300  # lines; then every second one goes, and they come half as often
+
+
+class History:
+    """Lines of numbers by name, each of what was known after so many rows."""
+
+    def __init__(self) -> None:
+        self.every, self.lines = FIRST, list[dict[str, Any]]()
+
+    def due(self, before: int, now: int) -> bool:
+        """Whether it is time for a line, when there were so many rows and are now so many."""
+        return before // self.every < now // self.every
+
+    def add(self, line: dict[str, Any]) -> None:
+        """None stands for what is not known."""
+        self.lines.append(line)
+        if len(self.lines) > MOST:
+            self.lines, self.every = self.lines[1::2], 2 * self.every
+
+    def column(self, name: str) -> list[Any]:
+        return [line.get(name) for line in self.lines]
+
+    def state(self) -> dict[str, Any]:
+        return {"every": self.every, "lines": self.lines}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.every, self.lines = state["every"], state["lines"]
+
+
+def line(name: str, value: Any) -> dict[str, Any]:
+    """A line of a file: numbers, or lists of them, by name."""
+    number = schema.optional(door.scalar)
+    made = {}
+    for key, found in schema.mapping(name, value).items():
+        check: Check = schema.listed(number) if isinstance(found, list) else number
+        made[key] = check(f"{name}.{key:.100}", found)
+    return made
+
+
+FIELDS = {"every": door.count, "lines": schema.listed(line, most=MOST)}

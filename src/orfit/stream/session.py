@@ -1,0 +1,292 @@
+"""A stream under way: columns, features, the learner and others, how well they do."""
+
+import math
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orfit.door import Array
+from orfit.learners.base import Learner
+from orfit.learners.onestep import OneStep
+from orfit.stream import features, setup
+from orfit.stream.baselines import baselines
+from orfit.stream.block import Block, StreamError
+from orfit.stream.bookmarks import Bookmarks
+from orfit.stream.encoding import Choice, Encoded, Encoding
+from orfit.stream.features import Features
+from orfit.stream.held import Held
+from orfit.stream.history import History
+from orfit.stream.lags import Lags
+from orfit.stream.scores import AmountScores, ClassScores
+from orfit.stream.setup import Setup
+from orfit.version import __version__
+
+ROWS = 256  # that are learned together: one that is taken up again meets the same blocks
+SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
+LATEST = 200  # rows that a report shows as they are
+LARGEST = 1e150  # that a rival's prediction counts as
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Of some rows, in the units of the targets: n×q; of classes, the score of each, n×k.
+
+    std: n×q. rows: which of the block they are.
+    """
+
+    made: Array
+    std: Array
+    rows: Array
+
+
+class Session:
+    """All that a checkpoint of a stream holds."""
+
+    def __init__(
+        self,
+        options: Setup,
+        encoding: Encoding,
+        kind: Features,
+        learner: OneStep,
+        rivals: dict[str, Learner],
+        why: str,
+    ) -> None:
+        """kind: of features. rivals: others that learn the same. why: how features were chosen."""
+        self.options, self.encoding, self.features, self.why = options, encoding, kind, why
+        self.learner, self.rivals = learner, rivals
+        targets = len(encoding.choice.targets)
+        self.lags = _lags(options, encoding)
+        width = self.lags.size if self.lags else encoding.width
+        self.held = Held(options.holdout, options.seed, width, targets)
+        self.baselines = baselines(self.classify, targets)
+        methods = ["orfit", *rivals, *(each.name for each in self.baselines)]
+        board = ClassScores if self.classify else AmountScores
+        self.scores = board(methods, targets, options.window)
+        self.history, self.bookmarks = History(), Bookmarks()
+        self.rows, self.skipped = 0, 0
+        self.version = __version__  # of the orfit that saved it, where it was
+        self.out: dict[str, int] = {}  # rivals that left the finite numbers, and at which row
+        self.whole = True  # not in the midst of a block, which an error has ended
+        self.latest = np.zeros((0, 3))  # label, prediction and standard deviation, of one target
+
+    @property
+    def classify(self) -> bool:
+        return self.encoding.choice.classify
+
+    @classmethod
+    def begun(cls, choice: Choice, options: Setup, blocks: Sequence[Block]) -> "Session":
+        """From the first rows, of which none is learned yet."""
+        encoding = Encoding.learned(choice, blocks)
+        first = [encoding.encode(block) for block in blocks]
+        encoding.far = []  # to be told when they are learned
+        X, Y = np.vstack([each.X for each in first]), np.vstack([each.Y for each in first])
+        if not len(X):
+            raise StreamError(f"{blocks[0].name}: of the first rows none is whole")
+        lags = _lags(options, encoding)
+        X = lags.make(X, Y) if lags else X
+        if not X.shape[1]:
+            raise StreamError(
+                f"{blocks[0].name} has no column to learn from beside the target; --features "
+                "lags:N predicts a series from its own past"
+            )
+        if choice.classify:
+            Y = one_hot(Y, encoding.target.count)
+        given = features.parse(options.features, options.seed)[1]
+        size = 0 if given is None else given.size(X.shape[1])
+        if size > features.MOST:
+            raise StreamError(f"these are {size} features, more than {features.MOST}")
+        fit, why = setup.fitted(given, X, Y, options.seed)
+        phi = fit.features.make(X)
+        size, heads = phi.shape[1], Y.shape[1] if choice.classify or Y.shape[1] > 1 else None
+        learner = setup.make_learner(options, fit, size, heads, choice.classify)
+        rivals = {name: setup.make_rival(name, size, heads, phi) for name in options.versus}
+        return cls(options, encoding, fit.features, learner, rivals, why)
+
+    def learn(self, block: Block) -> list[str]:
+        """Predict each row, then learn it; what a user would want to know of it.
+
+        Where something of the rows is not as it should be, nothing has changed.
+        """
+        encoded = self.encoding.encode(block)
+        self.skipped += encoded.skipped + len(block.malformed)
+        if not len(encoded.rows):
+            return encoded.notices
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            self.whole = False
+            self._learn(encoded, block)
+            self.whole = True
+        return encoded.notices + [str(each.message) for each in told]
+
+    def _learn(self, encoded: Encoded, block: Block) -> None:
+        before, X, Y = self.rows, encoded.X, encoded.Y
+        aside = self.held.chosen(before, len(X))
+        self.rows += len(X)
+        if self.lags:
+            X = self.lags.make(X, Y)
+        self.held.keep(X[aside], Y[aside])
+        X, Y = X[~aside], Y[~aside]
+        if not len(X):
+            return
+        phi, wanted = self.features.make(X), self._wanted(Y)
+        made, std = self._learned(phi, wanted, block, encoded.rows[~aside])
+        told = [made, *(self._of_rival(name, phi, wanted) for name in self.rivals)]
+        told += [self._in_units(each.made(Y)) for each in self.baselines]
+        truth = self._in_units(Y)
+        self.scores.add(truth, told, (np.abs(truth - made) <= SIGMAS * std).astype(float))
+        latest = np.column_stack([truth[:, 0], made[:, 0], std[:, 0]])
+        self.latest = np.vstack([self.latest, latest])[-LATEST:]
+        if self.history.due(before, self.rows):
+            self.history.add(self.line())
+
+    def _wanted(self, Y: Array) -> Array:
+        """Labels as the learners take them; of a class that was never seen, all were 0 so far."""
+        if not self.classify:
+            return Y[:, 0] if self.learner.model.heads is None else Y
+        count = self.encoding.target.count
+        for learner in (self.learner, *self.rivals.values()):
+            if count > (learner.model.heads or 0):
+                learner.grow(heads=count)
+        return one_hot(Y, count)
+
+    def _learned(self, phi: Array, wanted: Array, block: Block, rows: Array) -> tuple[Array, Array]:
+        """What was predicted of each row before it was learned, and the standard deviation."""
+        seen, scale = self.learner.seen, np.atleast_1d(self.learner.scale)
+        try:
+            updates = self.learner.learn_each(phi, wanted)
+        except ValueError as error:
+            row = int(rows[self.learner.seen - seen])
+            raise StreamError(f"{block.where(row)}: {error}") from None
+        std = np.sqrt(scale * updates.variance[:, None])
+        made = updates.prediction.reshape(len(phi), -1)
+        if self.classify:
+            return _decided(made), std
+        return self._in_units(made), std * self._unit
+
+    def _of_rival(self, name: str, phi: Array, wanted: Array) -> Array:
+        """The same of another; one that has left the finite numbers predicts the mean."""
+        made = np.zeros((len(phi), wanted.shape[1] if wanted.ndim > 1 else 1))
+        if name not in self.out:
+            try:
+                made = self.rivals[name].learn_each(phi, wanted).prediction.reshape(made.shape)
+            except ValueError:
+                self.out[name] = self.rows
+        made = np.clip(made, -LARGEST, LARGEST)
+        return _decided(made) if self.classify else self._in_units(made)
+
+    @property
+    def _unit(self) -> Array:
+        return np.asarray(self.encoding.target.scale)
+
+    def _in_units(self, Y: Array) -> Array:
+        """From what the learner takes, in units of the first rows, to those of the targets."""
+        return np.asarray(Y * self._unit + self.encoding.target.mean)
+
+    def line(self) -> dict[str, Any]:
+        """What is known now, for the history and for machines: numbers, or None."""
+        health, learner = self.learner.health(), self.learner
+        lately = self.scores.read(lately=True)
+        measure = self.scores.measures[0]
+        made: dict[str, Any] = {"rows": self.rows, "skipped": self.skipped}
+        made |= {f"{measure}.{name}": told[measure].tolist() for name, told in lately.items()}
+        if "inside" in lately["orfit"]:
+            made["inside"] = lately["orfit"]["inside"].tolist()
+        made |= {
+            "noise": learner.noise,
+            "forgetting": learner.forgetting,
+            "tail": float(learner.tail),
+            "directions": health.rank,
+            "surprise": health.surprise,
+            "dropped": health.dropped,
+        }
+        if (meter := learner.meter) is not None:
+            for name, reading in (("change", meter.change.rms), ("error", meter.error.rms)):
+                made[name] = [reading.value, reading.low, reading.high]
+        return {name: _plain(value) for name, value in made.items()}
+
+    def predict(self, block: Block) -> Predictions:
+        """What is predicted of rows that are not learned; their targets need not be there.
+
+        With lags they follow what was learned last; where there is no target, what is predicted
+        stands for it.
+        """
+        targets = all(name in block.columns for name in self.encoding.choice.targets)
+        encoded = self.encoding.encode(block, targets=targets and self.lags is not None)
+        if self.lags is None:
+            return self._predicted(encoded.X, encoded.rows)
+        if targets:
+            return self._predicted(self.lags.make(encoded.X, encoded.Y), encoded.rows)
+        made = []
+        for x in encoded.X:
+            row = self.lags.present(x)
+            found = self._predicted(row[None], encoded.rows[:1])
+            self.lags.see(x, ((found.made - self.encoding.target.mean) / self._unit)[0])
+            made.append(found)
+        empty = np.empty((0, len(self.encoding.choice.targets)))
+        parts = [np.vstack([empty, *(getattr(m, name) for m in made)]) for name in ("made", "std")]
+        return Predictions(parts[0], parts[1], encoded.rows)
+
+    def _predicted(self, X: Array, rows: Array) -> Predictions:
+        made, std = self.learner.predict(self.features.make(X), std=True)
+        made, std = made.reshape(len(X), -1), std.reshape(len(X), -1)
+        if self.classify:
+            return Predictions(made, std, rows)
+        return Predictions(self._in_units(made), std * self._unit, rows)
+
+    def on_held(self) -> dict[str, dict[str, Array]]:
+        """How well rows are predicted that were set aside, now that all others are learned."""
+        X, Y = self.held.X, self.held.Y
+        methods = ["orfit", *self.rivals]
+        board = type(self.scores)(methods, Y.shape[1], max(1, len(Y)))
+        if not len(X):
+            return board.read()
+        found = self._predicted(X, np.arange(len(X)))
+        truth, made = Y if self.classify else self._in_units(Y), found.made
+        inside = (
+            np.zeros_like(truth) if self.classify else np.abs(truth - made) <= SIGMAS * found.std
+        )
+        told = [_decided(made) if self.classify else made]
+        phi = self.features.make(X)
+        for name, rival in self.rivals.items():
+            of_it = np.zeros_like(made)
+            if name not in self.out:
+                of_it = rival.predict(phi).reshape(made.shape)
+            of_it = np.clip(of_it, -LARGEST, LARGEST)
+            told.append(_decided(of_it) if self.classify else self._in_units(of_it))
+        board.add(truth, told, inside.astype(float))
+        return board.read()
+
+
+def pieces(block: Block) -> Iterator[Block]:
+    """The block in parts that are learned together."""
+    while len(block) > ROWS:
+        first, block = block.split(ROWS)
+        yield first
+    yield block
+
+
+def one_hot(Y: Array, classes: int) -> Array:
+    """n×1 indices as n×classes of 0 and 1."""
+    return np.asarray(np.eye(classes)[Y[:, 0].astype(int)])
+
+
+def _decided(scores: Array) -> Array:
+    """The most likely class of each row, n×1."""
+    return np.asarray(np.argmax(scores, axis=1)[:, None], float)
+
+
+def _lags(options: Setup, encoding: Encoding) -> Lags | None:
+    count = features.parse(options.features, options.seed)[0]
+    if count and encoding.choice.classify:
+        raise StreamError("lags are for numbers: with --classify there are none")
+    return Lags(count, encoding.width, len(encoding.choice.targets)) if count else None
+
+
+def _plain(value: Any) -> Any:
+    """As JSON holds it, with None for what is no number."""
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, int) or math.isfinite(value) else None

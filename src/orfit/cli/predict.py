@@ -23,7 +23,8 @@ def predict(
     score. A row that --missing skip would leave out gets an empty line of values.
     """
     from orfit.stream import saved
-    from orfit.stream.session import SIGMAS, pieces
+    from orfit.stream.run import Reading
+    from orfit.stream.session import SIGMAS
     from orfit.stream.source import Source
 
     session = saved.load(checkpoint)
@@ -36,8 +37,10 @@ def predict(
         ends = ("", "_std", "_low", "_high")
         writer.writerow([f"{name}{end}" for name in targets for end in ends])
     for path in inputs:
+        reading = Reading(0, None, live=True)
         for block in Source.of([path], format, delimiter).blocks():
-            for part in pieces(block):
+            reading.blocks.append(block)
+            for part in (part for each in reading.parts() for part in each.blocks):
                 found = session.predict(part)
                 lines = np.full((len(part), len(targets) * 4), "", object)
                 if classes is not None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,9 +15,11 @@ from orfit.stream import saved
 from orfit.stream.block import Block, Position, StreamError
 from orfit.stream.bookmarks import Bookmarks
 from orfit.stream.encoding import Choice
-from orfit.stream.session import Session, pieces
+from orfit.stream.session import Session
 from orfit.stream.setup import Setup
 from orfit.stream.source import Source
+
+ROWS = 256  # that are learned together
 
 
 class View(Protocol):
@@ -46,7 +49,7 @@ class Saving:
     seconds: float | None = 30.0
 
 
-class Stopped(BaseException):  # noqa: N818, no reader is to take it for an error
+class Stopped(BaseException):
     """A signal came while nothing was there to be learned."""
 
 
@@ -93,7 +96,53 @@ class File:
 
     @property
     def live(self) -> bool:
-        return self.source.live
+        return self.source.size is None  # a pipe, and stdin where it is a file
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows that are learned together: of which file, and where reading goes on after them.
+
+    mark: its bookmark, where it has one.
+    """
+
+    file: int
+    mark: int | None
+    blocks: list[Block]
+
+    @property
+    def end(self) -> Position:
+        return self.blocks[-1].end
+
+
+class Reading:
+    """Rows of one file that were read, and wait to be learned.
+
+    Of a file they are learned `ROWS` at a time, counted from its beginning, however they come: one
+    that is taken up again learns the same rows together, and so rounds alike. Of a pipe they are
+    learned as they come.
+    """
+
+    def __init__(self, file: int, mark: int | None, live: bool) -> None:
+        self.file, self.mark, self.live = file, mark, live
+        self.blocks: deque[Block] = deque()
+
+    @property
+    def rows(self) -> int:
+        return sum(len(block) for block in self.blocks)
+
+    def parts(self, end: bool = False) -> Iterator[Part]:
+        """Those that can be learned now; end: nothing more will come."""
+        while self.blocks and (end or self.live or self.rows > ROWS):
+            part, rows = list[Block](), 0
+            while self.blocks and rows < ROWS:
+                block = self.blocks.popleft()
+                if rows + len(block) > ROWS:
+                    block, rest = block.split(ROWS - rows)
+                    self.blocks.appendleft(rest)
+                part.append(block)
+                rows += len(block)
+            yield Part(self.file, self.mark, part)
 
 
 class Run:
@@ -135,62 +184,61 @@ class Run:
         bookmarks = self.session.bookmarks if self.session else Bookmarks()
         if self.session:
             self.view.begun(self.session, again=True)
-        first: list[tuple[int, int, Block]] = []
+        first: list[Reading] = []  # what is read before it is known how to learn it
         for index, file in enumerate(self.files):
-            mark = -1 if file.live else bookmarks.of(file.path)
-            at = Position() if mark < 0 else bookmarks.files[mark].position
-            blocks = file.source.blocks(at, **self._reading())
+            mark = None if file.live else bookmarks.of(file.path)
+            at = Position() if mark is None else bookmarks.files[mark].position
+            reading = Reading(index, mark, file.live)
+            blocks = file.source.blocks(at, **self._hints())
             while (block := self.signals.next(blocks)) is not None:
+                reading.blocks.append(block)
                 if self.session is None:
-                    first.append((index, mark, block))
-                    count = sum(len(block) for _, _, block in first)
+                    count = sum(each.rows for each in (*first, reading))
                     self.view.waiting(count, options.warmup)
                     if count < options.warmup:
                         continue
-                    self._begin(first, choice, options, bookmarks)
+                    self._begin([*first, reading], choice, options, bookmarks)
+                    self._learn_all(first)
                     if not file.live:  # now it is known what is numbers, which is read faster
-                        blocks = file.source.blocks(block.end, **self._reading())
-                else:
-                    self._learn_block(index, mark, block)
+                        blocks = file.source.blocks(block.end, **self._hints())
+                self._learn_parts(reading.parts())
                 if self.signals.came is not None:
                     return
-        if self.session is None and any(len(block) for _, _, block in first):
+            if self.session is None:
+                first.append(reading)
+            elif self.signals.came is None:
+                self._learn_parts(reading.parts(end=True))
+        if self.session is None and any(reading.rows for reading in first):
             self._begin(first, choice, options, bookmarks)
+            self._learn_all(first)
 
-    def _reading(self) -> dict[str, Any]:
+    def _hints(self) -> dict[str, Any]:
+        """What helps to read: which columns are wanted, which are numbers."""
         if self.session is None:
             return {}
         encoding = self.session.encoding
         return {"numeric": encoding.numeric, "columns": encoding.reads}
 
     def _begin(
-        self,
-        first: list[tuple[int, int, Block]],
-        choice: Choice,
-        options: Setup,
-        bookmarks: Bookmarks,
+        self, first: list[Reading], choice: Choice, options: Setup, bookmarks: Bookmarks
     ) -> None:
-        """Choose scales and features by the first rows, and learn them."""
-        if choice.missing != "error":
-            whole = [block for _, _, block in first if len(block)]
-        else:
-            whole = [block for _, _, block in first]
-        session = Session.begun(choice, options, whole)
-        session.bookmarks = bookmarks
-        self.session = session
-        self.view.begun(session, again=False)
-        for index, mark, block in first:
-            self._learn_block(index, mark, block)
-        first.clear()
+        """Choose scales and features by the first rows."""
+        self.session = Session.begun(choice, options, [b for r in first for b in r.blocks])
+        self.session.bookmarks = bookmarks
+        self.view.begun(self.session, again=False)
 
-    def _learn_block(self, index: int, mark: int, block: Block) -> None:
+    def _learn_all(self, readings: list[Reading]) -> None:
+        for reading in readings:
+            self._learn_parts(reading.parts(end=True))
+
+    def _learn_parts(self, parts: Iterator[Part]) -> None:
         assert self.session is not None
-        for part in pieces(block):
-            for text in self.session.learn(part):
+        for part in parts:
+            for text in self.session.learn(part.blocks):
                 self.view.notice(text)
-            if mark >= 0:
-                self.session.bookmarks.put(mark, part.end)
-            self.view.learned(self.session, self._share(index, part.end))
+            if part.mark is not None:
+                self.session.bookmarks.put(part.mark, part.end)
+            self.view.learned(self.session, self._share(part.file, part.end))
             if self._due():
                 self._save()
             if self.signals.came is not None:

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from orfit.stream import features, setup
 from orfit.stream.baselines import baselines
 from orfit.stream.block import Block, StreamError
 from orfit.stream.bookmarks import Bookmarks
-from orfit.stream.encoding import Choice, Encoded, Encoding
+from orfit.stream.encoding import Choice, Encoding
 from orfit.stream.features import Features
 from orfit.stream.held import Held
 from orfit.stream.history import History
@@ -24,7 +24,6 @@ from orfit.stream.scores import AmountScores, ClassScores
 from orfit.stream.setup import Setup
 from orfit.version import __version__
 
-ROWS = 256  # that are learned together: one that is taken up again meets the same blocks
 SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
 LATEST = 200  # rows that a report shows as they are
 LARGEST = 1e150  # that a rival's prediction counts as
@@ -105,24 +104,28 @@ class Session:
         rivals = {name: setup.make_rival(name, size, heads, phi) for name in options.versus}
         return cls(options, encoding, fit.features, learner, rivals, why)
 
-    def learn(self, block: Block) -> list[str]:
+    def learn(self, blocks: Sequence[Block]) -> list[str]:
         """Predict each row, then learn it; what a user would want to know of it.
 
         Where something of the rows is not as it should be, nothing has changed.
         """
-        encoded = self.encoding.encode(block)
-        self.skipped += encoded.skipped + len(block.malformed)
-        if not len(encoded.rows):
-            return encoded.notices
+        encoded = [self.encoding.encode(block) for block in blocks]
+        self.skipped += sum(each.skipped for each in encoded)
+        self.skipped += sum(len(block.malformed) for block in blocks)
+        notices = [text for each in encoded for text in each.notices]
+        where = [b.where(row) for b, each in zip(blocks, encoded, strict=True) for row in each.rows]
+        if not where:
+            return notices
+        X, Y = np.vstack([each.X for each in encoded]), np.vstack([each.Y for each in encoded])
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             self.whole = False
-            self._learn(encoded, block)
+            self._learn(X, Y, where)
             self.whole = True
-        return encoded.notices + [str(each.message) for each in told]
+        return notices + [str(each.message) for each in told]
 
-    def _learn(self, encoded: Encoded, block: Block) -> None:
-        before, X, Y = self.rows, encoded.X, encoded.Y
+    def _learn(self, X: Array, Y: Array, where: list[str]) -> None:
+        before = self.rows
         aside = self.held.chosen(before, len(X))
         self.rows += len(X)
         if self.lags:
@@ -131,8 +134,12 @@ class Session:
         X, Y = X[~aside], Y[~aside]
         if not len(X):
             return
-        phi, wanted = self.features.make(X), self._wanted(Y)
-        made, std = self._learned(phi, wanted, block, encoded.rows[~aside])
+        phi, wanted, seen = self.features.make(X), self._wanted(Y), self.learner.seen
+        try:
+            made, std = self._learned(phi, wanted)
+        except ValueError as error:
+            row = int(np.flatnonzero(~aside)[self.learner.seen - seen])
+            raise StreamError(f"{where[row]}: {error}") from None
         told = [made, *(self._of_rival(name, phi, wanted) for name in self.rivals)]
         told += [self._in_units(each.made(Y)) for each in self.baselines]
         truth = self._in_units(Y)
@@ -152,14 +159,10 @@ class Session:
                 learner.grow(heads=count)
         return one_hot(Y, count)
 
-    def _learned(self, phi: Array, wanted: Array, block: Block, rows: Array) -> tuple[Array, Array]:
+    def _learned(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
         """What was predicted of each row before it was learned, and the standard deviation."""
-        seen, scale = self.learner.seen, np.atleast_1d(self.learner.scale)
-        try:
-            updates = self.learner.learn_each(phi, wanted)
-        except ValueError as error:
-            row = int(rows[self.learner.seen - seen])
-            raise StreamError(f"{block.where(row)}: {error}") from None
+        scale = np.atleast_1d(self.learner.scale)
+        updates = self.learner.learn_each(phi, wanted)
         std = np.sqrt(scale * updates.variance[:, None])
         made = updates.prediction.reshape(len(phi), -1)
         if self.classify:
@@ -258,14 +261,6 @@ class Session:
             told.append(_decided(of_it) if self.classify else self._in_units(of_it))
         board.add(truth, told, inside.astype(float))
         return board.read()
-
-
-def pieces(block: Block) -> Iterator[Block]:
-    """The block in parts that are learned together."""
-    while len(block) > ROWS:
-        first, block = block.split(ROWS)
-        yield first
-    yield block
 
 
 def one_hot(Y: Array, classes: int) -> Array:

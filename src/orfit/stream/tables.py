@@ -104,7 +104,7 @@ def kind_of(session: Session) -> str:
     """Which learner it is, with what was chosen."""
     learner = session.learner
     if learner.memory.most is None:
-        return f"exact RLS, prior {float(learner.settings()['prior']):.3g}"
+        return f"exact RLS, prior {float(learner.memory.given.prior):.3g}"
     tail = "with a tail" if learner.tail else "without a tail"
     kept = f"{learner.memory.rank} directions of at most {learner.memory.most}"
     return f"ORFit, {kept}, noise {learner.noise:.3g}, {tail}"

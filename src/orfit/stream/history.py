@@ -35,9 +35,14 @@ class History:
         self.every, self.lines = state["every"], state["lines"]
 
 
+def _number(name: str, value: Any) -> Any:
+    door.scalar(name, value)
+    return value  # as it is: a whole number stays one
+
+
 def line(name: str, value: Any) -> dict[str, Any]:
     """A line of a file: numbers, or lists of them, by name."""
-    number = schema.optional(door.scalar)
+    number = schema.optional(_number)
     made = {}
     for key, found in schema.mapping(name, value).items():
         check: Check = schema.listed(number) if isinstance(found, list) else number

@@ -1,5 +1,6 @@
 """The run of `orfit learn`: read, predict, learn, save; and stop at any time with nothing lost."""
 
+import math
 import os
 import signal
 import time
@@ -20,6 +21,7 @@ from orfit.stream.setup import Setup
 from orfit.stream.source import Source
 
 ROWS = 256  # that are learned together
+LONG = 2000  # rows, for which it pays to compile, or to load what is compiled, at once
 
 
 class View(Protocol):
@@ -223,7 +225,11 @@ class Run:
         self, first: list[Reading], choice: Choice, options: Setup, bookmarks: Bookmarks
     ) -> None:
         """Choose scales and features by the first rows."""
-        self.session = Session.begun(choice, options, [b for r in first for b in r.blocks])
+        blocks = [block for reading in first for block in reading.blocks]
+        share = self._share(first[-1].file, blocks[-1].end)
+        rows = math.inf if not share else sum(len(block) for block in blocks) / share
+        few = _first(blocks, options.warmup)
+        self.session = Session.begun(choice, options, few, long=rows >= LONG)
         self.session.bookmarks = bookmarks
         self.view.begun(self.session, again=False)
 
@@ -266,3 +272,13 @@ class Run:
         saved.save(session, path)
         self._saved_at, self._rows_saved = time.monotonic(), session.rows
         self.view.saved(session, path)
+
+
+def _first(blocks: Sequence[Block], rows: int) -> list[Block]:
+    """As many rows of these blocks, if there are."""
+    few: list[Block] = []
+    for block in blocks:
+        left = rows - sum(len(each) for each in few)
+        if left > 0:
+            few.append(block.split(left)[0] if len(block) > left else block)
+    return few

@@ -76,8 +76,10 @@ class Session:
         return self.encoding.choice.classify
 
     @classmethod
-    def begun(cls, choice: Choice, options: Setup, blocks: Sequence[Block]) -> "Session":
-        """From the first rows, of which none is learned yet."""
+    def begun(
+        cls, choice: Choice, options: Setup, blocks: Sequence[Block], long: bool = False
+    ) -> "Session":
+        """From the first rows, of which none is learned yet. long: there will be many."""
         encoding = Encoding.learned(choice, blocks)
         first = [encoding.encode(block) for block in blocks]
         encoding.far = []  # to be told when they are learned
@@ -100,7 +102,7 @@ class Session:
         fit, why = setup.fitted(given, X, Y, options.seed)
         phi = fit.features.make(X)
         size, heads = phi.shape[1], Y.shape[1] if choice.classify or Y.shape[1] > 1 else None
-        learner = setup.make_learner(options, fit, size, heads, choice.classify)
+        learner = setup.make_learner(options, fit, size, heads, choice.classify, long)
         rivals = {name: setup.make_rival(name, size, heads, phi) for name in options.versus}
         return cls(options, encoding, fit.features, learner, rivals, why)
 

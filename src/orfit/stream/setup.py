@@ -10,6 +10,7 @@ from orfit.door import Array
 from orfit.learners import RLS, SGD, OneStepSGD, ORFit
 from orfit.learners.base import Learner
 from orfit.learners.onestep import OneStep
+from orfit.learners.rows import Auto
 from orfit.memory import Growing, Principal
 from orfit.meter import Meter
 from orfit.models import Linear
@@ -135,23 +136,25 @@ def fitted(given: Features | None, X: Array, Y: Array, seed: int) -> tuple[Fit, 
     )
 
 
-def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, classify: bool) -> OneStep:
+def make_learner(
+    setup: Setup, fit: Fit, size: int, heads: int | None, classify: bool, long: bool
+) -> OneStep:
     """The learner for so many features: exact, or on as many directions as are worth it."""
     # The past of a class that does not come for a while must stay: there λ is 1.
     forgetting = 1.0 if classify and setup.forgetting == "auto" else setup.forgetting
     memories = 4 if forgetting == "auto" else 1
-    model, meter = Linear(size, heads=heads, bias=True), None
-    if setup.probes:
-        meter = Meter(setup.probes, setup.seed)
+    model = Linear(size, heads=heads, bias=True)
+    settings: dict[str, Any] = {"forgetting": forgetting}
+    settings["meter"] = Meter(setup.probes, setup.seed) if setup.probes else None
+    settings["rows"] = Auto(compiled_rows=0) if long else "auto"
     whole = 8 * memories * model.size**2
     exact = setup.memory == "exact"
     if setup.memory == "auto":
         exact = model.size <= LARGEST_EXACT and whole <= setup.budget and setup.noise != 0
     if not exact:
         memory = _memory(setup, memories, model.size, heads or 1)
-        tail, noise = setup.tail, setup.noise
-        settings: dict[str, Any] = {"noise": noise, "tail": tail, "forgetting": forgetting}
-        return ORFit(model, memory, meter=meter, **settings)
+        settings |= {"noise": setup.noise, "tail": setup.tail}
+        return ORFit(model, memory, **settings)
     if whole > setup.budget:
         raise StreamError(
             f"--memory exact takes {whole / 1e6:.0f} MB with {model.size} parameters, more than "
@@ -160,7 +163,7 @@ def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, classify:
     prior = fit.noise if isinstance(setup.noise, str) else setup.noise
     if not prior:
         raise StreamError("--memory exact needs --noise above 0")
-    return RLS(model, prior=prior, forgetting=forgetting, meter=meter)
+    return RLS(model, prior=prior, **settings)
 
 
 def _memory(setup: Setup, memories: int, parameters: int, heads: int) -> Principal:

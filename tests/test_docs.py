@@ -27,9 +27,9 @@ def test_the_guide_says_what_it_prints(tmp_path, monkeypatch, capsys):
     for block in BLOCK.findall(page):
         exec(block, scope)
     printed = capsys.readouterr().out
-    begins = "white:|decaying:|blocks of|rank|λ =|error:|95 %|S/R|dropped|Residuals"
+    begins = "m =|white:|decaying:|blocks of|rank|λ =|error:|95 %|S/R|dropped|Residuals"
     claims = re.findall(rf"^# ((?:{begins}) .*)$", page, re.MULTILINE)
-    assert len(claims) == 16
+    assert len(claims) == 19
     for claim in claims:
         assert claim in printed
 

@@ -49,6 +49,7 @@ SUBJECTS = {
     "EKF": lambda: orfit.EKF(
         orfit.Linear(P), noise=0.1, dynamics=TURN, control=np.ones((P, 1)), drift=np.eye(P)
     ),
+    "meter": lambda: orfit.ORFit(orfit.Linear(P, heads=2), 3, meter=orfit.Meter(3)),
     "OneStepSGD": lambda: orfit.OneStepSGD(orfit.Linear(P)),
     "OGD": lambda: orfit.OGD(orfit.Linear(P), 3, lr=0.01, steps=2),
     "SGD": lambda: orfit.SGD(orfit.Linear(P), lr=0.01),

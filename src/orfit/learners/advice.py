@@ -86,6 +86,12 @@ class Columns:
             largest = np.maximum(largest, self.largest)
         return Columns(rows, largest, rows < ROWS)
 
+    def grown(self, columns: int) -> "Columns":
+        """With so many more columns, which had nothing yet."""
+        if not self.largest.size:
+            return self
+        return replace(self, largest=np.append(self.largest, np.zeros(columns)))
+
     def as_judged(self) -> "Columns":
         return replace(self, judged=True)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from orfit import checkpoint, door, schema, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.learners.advice import Columns
 from orfit.learners.atomic import HAPPENED, Atomic
 from orfit.learners.update import Update, Updates
@@ -208,6 +209,59 @@ class Learner(Atomic, ABC):
         else:
             F, spread = self._predict(inputs), self._std(inputs, std)
         return (F, spread) if std else F
+
+    def grow(self, size: int | None = None, heads: int | None = None) -> None:
+        """Take more features (`size` of them in all), or more heads, from the next row on.
+
+        It is as if they had been there from the start, and the features' inputs, and the heads'
+        labels, had all been 0: nothing of what was learned changes. For `Linear`, whose bias stays
+        the last parameter; `features` of one's own cannot grow, but heads can. `learner.model` is
+        another one then.
+
+        Where P grows by itself, in `RLS` with forgetting below 1 and `EKF` with drift, new features
+        start at the prior all the same. The tail, which is a mean over directions that are not
+        kept, stays what it is, though there are more of these now; `noise="auto"` goes on in the
+        unit that the first row gave, and `memory="auto"` has decided with fewer parameters.
+
+        Examples:
+            >>> learner = orfit.RLS(orfit.Linear(2, bias=True))
+            >>> update = learner.learn([1.0, 2.0], 3.0)
+            >>> learner.grow(size=3)  # a sensor was added
+            >>> update = learner.learn([1.0, 2.0, 0.5], 3.5)
+            >>> print(learner.w.shape)
+            (4,)
+        """
+        self._changing(self._grow, size, heads)
+
+    def _grow(self, size: int | None, heads: int | None) -> None:
+        grown = getattr(self.model, "grown", None)
+        if not self.has_parameters or grown is None:
+            raise ValueError(f"{self!r} cannot grow: a learner of an orfit.Linear can")
+        if size is None and heads is None:
+            raise ValueError("there is nothing to grow: say size=…, heads=…, or both")
+        (model, at), before = grown(size, heads), self.model
+        q = before.heads or 1
+        growth = Growth(at, model.size - before.size, q, (model.heads or 1) - q)
+        self._check_growth(growth)
+        self.undivided(self._grow_now, model, growth)
+
+    def _check_growth(self, growth: Growth) -> None:
+        """Refuse to grow where a setting is for as many parameters as there are."""
+
+    def _grow_now(self, model: Any, growth: Growth) -> None:
+        object.__setattr__(self, "model", model)
+        self._model = completed(model)
+        self._shape = tuple(model.initial().shape)
+        if model.input_shape is not None:
+            self._input_shape, self._columns = (
+                model.input_shape,
+                self._columns.grown(growth.features),
+            )
+        if model.heads is not None:
+            self._label_shape = (model.heads,)
+        self._carrier.grow(growth)
+        if self._probes is not None:
+            self._probes.grow(growth)
 
     def sync(self) -> None:
         """Write w into the model's module, where it has one (`TorchModel`)."""
@@ -435,6 +489,10 @@ class Plain:
 
     def carry(self, w: Any) -> None:
         self.w = w
+
+    def grow(self, growth: Growth) -> None:
+        columns = growth.both(self.w.reshape(len(self.w), -1))
+        self.w = columns if self.w.ndim == 2 else columns[:, 0]
 
     def settle(self) -> None:
         """Nothing is left to be done."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from orfit import door, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.learners.guesses import Guesses
 from orfit.learners.moving import Moving
 from orfit.learners.rows import Auto
@@ -97,6 +98,10 @@ class EKF(Moving):
         if door.fraction("forgetting", forgetting) < 1:
             raise ValueError("a Kalman filter forgets by drift=Q; RLS and ORFit by forgetting=λ")
         return 1.0
+
+    def _grow_now(self, model: Any, growth: Growth) -> None:
+        super()._grow_now(model, growth)
+        self._heads = model.heads
 
     def settings(self) -> dict[str, Any]:
         noise = self.noise if np.ndim(self.noise) == 0 else self.noise.tolist()

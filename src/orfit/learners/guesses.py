@@ -20,6 +20,7 @@ import numpy as np
 
 from orfit import door, schema, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.schema import DOUBLE, Fields, Layout
 
 # Of R, as powers of ten, in units of the squared length of the first gradient.
@@ -251,6 +252,15 @@ class Guesses:
         if not (mean > 0 and recent > 0):
             return float(excess[self.chosen]), 0.0, 0.0
         return float(excess[self.chosen]), float(recent), float(lag / recent)
+
+    def grow(self, growth: Growth) -> None:
+        """More heads, as if all their labels so far had been zero."""
+        waiting = [
+            (growth.wide(r, 1), S, None if u is None else growth.wide(u, 1))
+            for r, S, u in self._waiting[: self._blocks]
+        ]
+        self.columns, self.spread = self.columns + growth.more_heads, growth.wide(self.spread, 1)
+        self._wait(waiting, self._scored)
 
     def settings(self) -> dict[str, Any]:
         """The arguments to make these again."""

@@ -6,6 +6,7 @@ import numpy as np
 
 from orfit import door, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.learners.dynamics import Dynamics
 from orfit.learners.onestep import OneStep
 from orfit.learners.step import step
@@ -65,6 +66,11 @@ class Moving(OneStep):
         self._advance(dynamics, u, Q)
         self._look_for_ways()  # of which there may be fewer now
         self._advanced = True
+
+    def _check_growth(self, growth: Growth) -> None:
+        super()._check_growth(growth)
+        if growth.features and (self._dynamics.turns or self._dynamics.B is not None):
+            raise ValueError("dynamics and control are for as many parameters as there are")
 
     def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
         super()._check_guesses(model, memory)

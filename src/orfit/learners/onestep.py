@@ -9,6 +9,7 @@ import numpy as np
 
 from orfit import door, schema, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.learners.base import Learner
 from orfit.learners.guesses import Guesses
 from orfit.learners.health import Health
@@ -145,6 +146,15 @@ class OneStep(Learner):
     def _set(self, settings: dict[str, Any]) -> None:
         for name, value in settings.items():
             setattr(self, name, value)
+        self._look_for_ways()
+
+    def _check_growth(self, growth: Growth) -> None:
+        if growth.features and np.ndim(self.drift):
+            raise ValueError("drift is given for each parameter: let it be a number, then grow")
+
+    def _grow_now(self, model: Any, growth: Growth) -> None:
+        super()._grow_now(model, growth)
+        self.guesses.grow(growth)
         self._look_for_ways()
 
     def _parts(self) -> Iterable[Any]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from orfit import door, small, tall
 from orfit.door import Array
+from orfit.growth import Growth, refuse
 from orfit.schema import Fields, Layout
 
 
@@ -141,6 +142,10 @@ class Memory(ABC):
 
         It may be cut short by an exception at any moment: the next call does the rest.
         """
+
+    def grow(self, growth: Growth) -> None:
+        """Let there be more features and heads, as if they had been there with zeros."""
+        refuse(self, "what it holds is for as many parameters as there are")
 
     @property
     def until_decision(self) -> int:
@@ -280,6 +285,9 @@ class Carried:
         displacement, length = move
         self._w = self._w + tall.convert(self._w, displacement)
         self.reach += length
+
+    def _grow(self, growth: Growth) -> None:
+        self._w = growth.both(self._w)
 
     def _take_up(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self._w = tall.copy(tall.convert(self._w, arrays["w"]))

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from orfit import door, schema, small, tall
 from orfit import tail as tails
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
 from orfit.memory.motion import LEAST, shrunk
@@ -301,6 +302,10 @@ class Basis(Memory):
 
     def settle(self) -> None:
         self.frame.make_room()
+
+    def grow(self, growth: Growth) -> None:
+        self.size = (self.size or 0) + growth.features
+        self.frame.grow(growth, self.room(self.size))
 
     def _take_in(self, past: BasisSplit) -> None:
         """Let `seen` grow by the G of a split whose new directions the frame has, and trim."""

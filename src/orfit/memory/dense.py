@@ -10,6 +10,7 @@ from scipy import linalg
 
 from orfit import door, schema, small, tall
 from orfit.door import Array, check_finite, symmetric
+from orfit.growth import Growth, refuse
 from orfit.memory.base import Carried, Memory
 from orfit.memory.drift import added, checked, drifts, widened
 from orfit.memory.motion import times
@@ -135,6 +136,18 @@ class Dense(Carried, Memory):
         if self.rewriting is not None:
             self.rewriting.finish()
             self.rewriting = None
+
+    def grow(self, growth: Growth) -> None:
+        if growth.features:
+            if self.prior.ndim:
+                refuse(self, "its prior is given for each parameter")
+            size, kept = len(self.root), growth.places(len(self.root))
+            L = np.zeros((size + growth.features,) * 2, self.root.dtype, order="F")
+            L[np.ix_(kept, kept)] = self.L
+            L[growth.new, growth.new] = np.eye(growth.features) / np.sqrt(self.prior)
+            self.L, self.size = L, len(L)
+            self.width = replace(self.width, bound=max(self.width.bound, self.width.prior))
+        self._grow(growth)
 
     @property
     def P(self) -> Array:

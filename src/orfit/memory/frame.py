@@ -7,6 +7,7 @@ import numpy as np
 
 from orfit import door, gram, schema, small, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.schema import DOUBLE, Fields, Layout
 
 # By its Gram matrix a block may be made orthonormal up to this; what is lost then is put right by
@@ -34,7 +35,7 @@ class Frame:
         room: how many rows Q may have before some are folded; None: none ever are.
         """
         size = len(like)
-        capacity = 8 if room is None else min(room, size + 8)
+        capacity = 8 if room is None else _capacity(room, size)
         self.growing = room is None
         self.rows = tall.empty(like, capacity, size)  # those not yet used cost no memory
         self.stored = 0
@@ -216,6 +217,25 @@ class Frame:
         self.rows = rows
         self._enlarge(capacity)
 
+    def grow(self, growth: Growth, room: int | None) -> None:
+        """More dimensions, in which all rows are zero, and more parameters, which are."""
+        s, W, M, base, shift, folds = self.stored, self.W, self.M, self.base, self.shift, self.folds
+        rows, size = self.rows[:s], self.rows.shape[1] + growth.features
+        capacity = len(self.rows) if room is None else _capacity(room, size)
+        if s >= capacity and room is not None:  # of longer rows fewer are kept
+            rows, base = rows.copy(), self._folded_base()
+            stay, gone, Y, W, M = gram.fold(W, M, gram.most_lost(rows.dtype))
+            tall.Fold(rows, s, None, stay, gone, Y).finish()
+            s, folds = len(stay), folds + 1
+            shift = np.zeros((len(base), s))
+        made = tall.empty(self.rows, capacity, size)
+        made[:s] = growth.tall(rows[:s], 1)
+        self.rows, self.stored, self.W, self.folds = made, s, W, folds
+        self.M = np.empty((capacity, capacity))
+        self.M[:s, :s] = M[:s, :s]
+        self.base = np.ascontiguousarray(growth.wide(growth.tall(base, 1), 0))
+        self.shift, self._w = growth.wide(shift, 0), None
+
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values to go on from, bit by bit."""
         s = self.stored
@@ -277,6 +297,11 @@ class Frame:
         apart = max(apart, np.abs(identity - np.eye(len(self.W))).max(initial=0.0))
         if not apart < DAMAGED:
             raise ValueError("the directions of a memory are not orthonormal")
+
+
+def _capacity(room: int, size: int) -> int:
+    """Of rows: there are never many more than dimensions."""
+    return min(room, size + 8)
 
 
 @dataclass(frozen=True)

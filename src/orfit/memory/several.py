@@ -10,6 +10,7 @@ import numpy as np
 
 from orfit import door, schema, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.memory.base import Memory
 from orfit.schema import Fields, Layout
 
@@ -147,6 +148,11 @@ class Several(Memory):
     def settle(self) -> None:
         for memory in self.memories:
             memory.settle()
+
+    def grow(self, growth: Growth) -> None:
+        for memory in self.memories:
+            memory.grow(growth)
+        self.size = self.memories[0].size
 
     @property
     def until_decision(self) -> int:

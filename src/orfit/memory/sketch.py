@@ -7,6 +7,7 @@ import numpy as np
 
 from orfit import door, small, tall
 from orfit.door import Array
+from orfit.growth import Growth, refuse
 from orfit.memory.basis import Basis, BasisSplit, energy
 from orfit.memory.chance import GENERATOR, Chance
 from orfit.memory.seen import Triangle
@@ -123,6 +124,11 @@ class Sketch(Basis):
         self.seen = Triangle({0.0: small.triangle(root)})
         self._total = past.forgetting * self._total + energy(past.parts.reading.norms)
         self._lost = max(0.0, self._total - energy(root))
+
+    def grow(self, growth: Growth) -> None:
+        if growth.features:
+            refuse(self, "its random numbers are for as many parameters as there are")
+        super().grow(growth)
 
     def settle(self) -> None:
         """Nothing is left to be done: a step writes all rows anew."""

@@ -7,6 +7,7 @@ import numpy as np
 
 from orfit import schema, tall
 from orfit.door import Array
+from orfit.growth import Growth
 from orfit.meter.meter import Meter
 from orfit.meter.reading import Reading, Readings
 from orfit.meter.signs import signs
@@ -107,6 +108,17 @@ class Probes:
 
     def _signs(self, first: int, count: int) -> Array:
         return signs(self.meter.seed, first, count, self.meter.probes)
+
+    def grow(self, growth: Growth) -> None:
+        """More features and heads, as if they had been there."""
+        p, q = self.size, self.heads
+        self.Z, self.waiting = (self._grown(A, growth) for A in (self.Z, self.waiting))
+        self.size, self.heads = p + growth.features, q + growth.more_heads
+
+    def _grown(self, A: Array, growth: Growth) -> Array:
+        p, q = self.size, self.heads
+        of_heads = (growth.wide(part, 0) for part in (A[p : p + q], A[p + q : -1]))
+        return np.asfortranarray(np.vstack([growth.tall(A[:p]), *of_heads, A[-1:]]))
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values to go on from, bit by bit."""

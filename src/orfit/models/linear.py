@@ -1,5 +1,6 @@
 """Linear models: features, outputs, heads."""
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -73,6 +74,25 @@ class Linear(Defaults):
         rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
         heads = () if self.heads is None else (self.heads,)
         return phi.shape[:1] + phi.shape[2:] + heads, rows.T
+
+    def grown(self, size: int | None, heads: int | None) -> tuple["Linear", int]:
+        """One like this with more features or heads, and where the parameters of those begin."""
+        made, before = copy.copy(self), self._features_size
+        if size is not None:
+            made._features_size = door.count("size", size)
+            if self.features is not None:
+                raise ValueError("features are code, which cannot grow: leave size out")
+            if made._features_size < before:
+                raise ValueError(f"size must be at least {before}, as it is; it is {size}")
+            made.size = made._features_size + self.bias
+            made.input_shape = (made._features_size,)
+        if heads is not None:
+            made.heads = door.count("heads", heads)
+            if self.heads is None:
+                raise ValueError("the model has no heads, of which there could be more")
+            if made.heads < self.heads:
+                raise ValueError(f"heads must be at least {self.heads}, as it is; it is {heads}")
+        return made, before
 
     def settings(self) -> dict[str, Any]:
         plain = {"size": self._features_size, "heads": self.heads, "bias": self.bias}

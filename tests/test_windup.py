@@ -43,7 +43,7 @@ def test_when_excitation_returns(p, forgetting, rng):
 
 
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
-@pytest.mark.parametrize("p, forgetting", [(50, 0.9), (100, 0.9), (100, 0.95), (200, 0.9)])
+@pytest.mark.parametrize(("p", "forgetting"), [(50, 0.9), (100, 0.9), (100, 0.95), (200, 0.9)])
 def test_what_returns_is_what_rls_knew_before(p, forgetting, rng):
     """As if the prior had had its weight since the row was held, around the w of then.
 

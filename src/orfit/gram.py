@@ -100,9 +100,9 @@ def project(
 ) -> tuple[Array, Array, Array, Array, float]:
     """G = C U + (G − A Q): C (n×k), A (n×s), the Gram matrix of what is left, and its rounding.
 
-    Projected twice, the second time through M, which takes out what W M Wᵀ lacks of I. The rounding:
-    eps times its square is about that in what is left of each. The last result is how much W M Wᵀ
-    lacks of I, as these gradients see it.
+    Projected twice, the second time through M, which takes out what W M Wᵀ lacks of I. Eps times
+    the square of the rounding is about that in what is left of each. The last result is how much
+    W M Wᵀ lacks of I, as these gradients see it.
     """
     C = products(raw, W)
     A = combinations(C, W)

@@ -262,3 +262,29 @@ def test_directions_stay_orthonormal_where_numbers_have_one_sign(rows, dtype, mo
         learner.learn_each(rng.random((50, 200)), rng.standard_normal(50))
         U = np.asarray(learner.memory.U, float)
         assert np.abs(U.T @ U - np.eye(5)).max() <= most
+
+
+@every_way
+def test_directions_that_are_no_longer_orthonormal_are_put_right(rows, rng):
+    """As a million turns leave them where nothing is new, so that no row is ever folded."""
+    learner, X = on(rows)(orfit.Linear(30), 8), rng.standard_normal((6, 30))
+    learner.learn_each(X, X[:, 0])
+    frame = learner.memory.frame
+    frame.W = frame.W + 1e-11 * rng.standard_normal(frame.W.shape)
+    again = rng.standard_normal((10, 6)) @ X
+    learner.learn_each(again, again[:, 0])
+    U = learner.memory.U
+    assert (learner.memory.rank, frame.folds) == (6, 0)
+    assert np.abs(U.T @ U - np.eye(6)).max() <= 4e-13
+
+
+def test_what_was_seen_most_is_put_right_without_the_rest(rng):
+    """Or a row of 1e8 would find a share in a direction of which only rows of 1e-8 have told."""
+    Q = rng.standard_normal((7, 30))
+    M = Q @ Q.T
+    W = np.linalg.inv(np.linalg.cholesky(M)) + 1e-9 * rng.standard_normal((7, 7))
+    cured = gram.cured(W, M)
+    assert np.abs(cured @ M @ cured.T - np.eye(7)).max() <= 1e-13
+    for k in range(1, 7):
+        inside = np.linalg.lstsq(W[:k].T, cured[:k].T)[0]
+        assert np.abs(W[:k].T @ inside - cured[:k].T).max() <= 1e-14

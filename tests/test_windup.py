@@ -42,6 +42,26 @@ def test_when_excitation_returns(p, forgetting, rng):
     assert most <= 2 * least
 
 
+@pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
+@pytest.mark.parametrize(("p", "forgetting"), [(50, 0.9), (100, 0.9), (100, 0.95), (200, 0.9)])
+def test_what_returns_is_what_rls_knew_before(p, forgetting, rng):
+    """As if the prior had had its weight since the row was held, around the w of then.
+
+    It is not compared with an ORFit that began with the stream: where p is more than the rows that
+    count, 1 / (1 − λ), the textbook's w is worse than its one, before any row is held.
+    """
+    rls, _ = learners(p, forgetting)
+    first, held, back = streams(p, rng, 1000, 1000, 300)
+    before = np.abs(rls.learn_each(*first).residual[-300:]).max()
+    other = orfit.ORFit(orfit.Linear(p), p, w0=rls.w, noise=1.0, forgetting=forgetting)
+    for X, y in (held, back):
+        most = np.abs(rls.learn_each(X, y).residual).max()
+        least = np.abs(other.learn_each(X, y).residual).max()
+    assert rls.memory.width.wound
+    assert most <= 1.5 * least
+    assert most <= 2 * before
+
+
 @pytest.mark.parametrize("prior", [1e-6, 1e4])
 def test_what_p_may_be_is_told_by_the_noise_too(prior, rng):
     """A prior that knows nothing, the textbook's start, leaves less room for rounding."""

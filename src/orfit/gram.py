@@ -28,6 +28,11 @@ LONGEST_TAKEN = 8.0
 # measured, k² p, and W put right. The more directions, the less that is beside all else.
 DIRECTIONS_PER_FOLD = 16
 
+# Turning rounds W at every step, also where nothing is new and no row is ever folded: what it lacks
+# of being orthonormal grows as the root of their number, or faster. The second projection of a
+# gradient, which is made anyway, tells: beyond this share of `ORTHONORMAL`, W is put right.
+LACKING = 0.1
+
 
 def most_lost(dtype: np.dtype[np.floating]) -> float:
     """How many eps may be lost of a direction that is known by its coefficients alone."""
@@ -90,11 +95,14 @@ def eliminate(E: Array) -> Array:
     return order
 
 
-def project(W: Array, M: Array, raw: Array, gram: Array) -> tuple[Array, Array, Array, Array]:
+def project(
+    W: Array, M: Array, raw: Array, gram: Array
+) -> tuple[Array, Array, Array, Array, float]:
     """G = C U + (G − A Q): C (n×k), A (n×s), the Gram matrix of what is left, and its rounding.
 
-    Projected twice, the second time through M, which takes out what W M Wᵀ lacks of I. The last
-    result: eps times its square is about the rounding in what is left of each.
+    Projected twice, the second time through M, which takes out what W M Wᵀ lacks of I. Eps times
+    the square of the rounding is about that in what is left of each. The last result is how much
+    W M Wᵀ lacks of I, as these gradients see it.
     """
     C = products(raw, W)
     A = combinations(C, W)
@@ -106,12 +114,17 @@ def project(W: Array, M: Array, raw: Array, gram: Array) -> tuple[Array, Array, 
     rounding = energies(A, M)
     for i in range(len(raw)):  # each product in `raw` is known up to eps times the lengths
         rounding[i] = np.sqrt(gram[i, i] + rounding[i])
-    return C, A, left, rounding
+    return C, A, left, rounding, np.sqrt((D * D).sum() / max(1, len(raw)))
 
 
 def trusted(lost: float, rounding: Array, most: float) -> bool:
     """Whether what is left of gradients is known well enough by its coefficients."""
     return lost <= most and rounding.max() <= LONGEST_TAKEN
+
+
+def lacks(lacking: float, most: float, eps: float) -> bool:
+    """Whether W is to be put right (`cured`), of which `project` says what it lacks."""
+    return lacking > LACKING * most * eps
 
 
 def extended(W: Array, A: Array, K: Array) -> Array:
@@ -130,10 +143,17 @@ def measure_now(folds: int, k: int) -> bool:
 
 
 def cured(W: Array, M: Array) -> Array:
-    """W, changed so that W M Wᵀ is I again."""
-    # The nearest orthonormal frame to U is U (UᵀU)^(-1/2); near I that is (3 I − UᵀU) / 2.
-    drift = products(times_gram(W, M), W)
-    return added(W, 0.5, added(W, -1.0, combinations(drift, W)))
+    """W, changed so that W M Wᵀ is I again.
+
+    By the inverse of its Cholesky factor, near I: a direction is changed by those before it, along
+    which more was seen. Were the nearest orthonormal frame taken, U (UᵀU)^(-1/2), long gradients
+    would find a share in what only short ones have told.
+    """
+    lack = products(times_gram(W, M), W)
+    for i in range(len(W)):
+        lack[i, i] = 0.5 * (lack[i, i] - 1.0)
+        lack[i, i + 1 :] = 0.0
+    return added(W, -1.0, combinations(lack, W))
 
 
 def fold(W: Array, M: Array, most: float) -> tuple[Array, Array, Array, Array, Array]:

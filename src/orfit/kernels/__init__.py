@@ -94,7 +94,7 @@ def row_loop(fingerprint):
         guesses, room, learned, lost, moved = len(noises), len(rows), 0, 0.0, 0.0
         q = len(base) // guesses
         f, alpha, nothing = np.empty(len(base)), np.empty(len(base)), np.empty(0)
-        tiny = np.finfo(rows.dtype).tiny
+        tiny, eps = np.finfo(rows.dtype).tiny, np.finfo(rows.dtype).eps
         for row in range(len(X)):
             x, k = X[row], len(W)
             products = read(rows, stored, base, x, 1.0, nothing, threads)
@@ -113,7 +113,7 @@ def row_loop(fingerprint):
                 along_w = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
                 f[h] = F[row, h] + along_w
             # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
-            C, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
+            C, A, left, rounding, lacking = gram.project(W, M, raw, np.ones((1, 1)))
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
             lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
             if new and not gram.trusted(lost_here, rounding, most_lost):
@@ -123,7 +123,7 @@ def row_loop(fingerprint):
                 new = size > cutoff * (np.hypot(1.0, made_by(makers, along)) if exact else 1.0)
                 if new:
                     raw = products[:stored].copy().reshape(1, stored) / size
-                    D, A, left, rounding = gram.project(W, M, raw, np.ones((1, 1)))
+                    D, A, left, rounding, _ = gram.project(W, M, raw, np.ones((1, 1)))
                     C, t = C + size * D, size * np.sqrt(max(left[0, 0], 0.0))
                     new = left[0, 0] > 0.25
             if not new:
@@ -173,6 +173,8 @@ def row_loop(fingerprint):
             records[row, 1] = t
             # Remember: the new direction goes last, with as much seen along it as the tail says.
             known, noise, started = now, noises[chosen], 0.0
+            if gram.lacks(lacking, most_lost, eps):
+                W = gram.cured(W, M)
             if new:
                 if noise > 0 and tailed[chosen]:
                     seen[k] = np.sqrt(known.level[chosen])

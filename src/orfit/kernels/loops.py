@@ -218,6 +218,7 @@ for function in (
     gram.eliminate,
     gram.project,
     gram.trusted,
+    gram.lacks,
     gram.measure_now,
     gram.extended,
     gram.cured,

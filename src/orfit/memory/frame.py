@@ -92,6 +92,9 @@ class Frame:
     def append(self, parts: "Parts") -> None:
         """U ← [U O]. Rows for which there is no room wait for `make_room`."""
         r, s, new = len(parts.T), self.stored, parts.new
+        dtype = tall.numpy_dtype(self.rows)
+        if gram.lacks(parts.lacking, gram.most_lost(dtype), float(np.finfo(dtype).eps)):
+            self.W = gram.cured(self.W, self.M)
         if not r:
             self.makers = parts.makers
             return
@@ -347,6 +350,7 @@ class Parts:
     A: Array  # r×s
     K: Array  # r×r
     makers: small.Makers | None  # of Q and N
+    lacking: float  # what U lacks of being orthonormal, as G sees it
 
     @property
     def coordinates(self) -> Array:
@@ -385,12 +389,12 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     a true part there, which then is their own.
     """
     first = read(frame, G)
-    C, A, left, rounding = gram.project(frame.W, frame.M, first.rows, first.square)
+    C, A, left, rounding, lacking = gram.project(frame.W, frame.M, first.rows, first.square)
     T, inverse, lost = small.cholesky(left, rounding)
     C, dtype = (C * first.norms[:, None]).T, tall.numpy_dtype(G)
     if gram.trusted(lost, rounding, gram.most_lost(dtype)):
         grown = None if makers is None else makers.with_rows(len(T))
-        return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown)
+        return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown, lacking)
     along, grown, doubtful = (A * first.lengths[:, None]).T, None, first.lengths.copy()
     rest = tall.subtract(first.G, frame.Q, along)
     if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
@@ -399,7 +403,7 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
         N, T, grown = tall.orthonormalise(rest, along, doubtful, makers)
     while True:
         again = read(frame, N)
-        D, A, left, rounding = gram.project(frame.W, frame.M, again.rows, again.square)
+        D, A, left, rounding, _ = gram.project(frame.W, frame.M, again.rows, again.square)
         taken_away = np.flatnonzero(np.diag(left) <= 0.25)  # in squares, of unit vectors
         if not len(taken_away):
             break
@@ -410,4 +414,5 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     T = T * (first.norms / first.lengths)
     C = C + small.product((D * again.norms[:, None]).T, T)
     F, inverse, _ = small.cholesky(left, rounding)
-    return Parts(frame, first, C, small.product(F * again.norms, T), again, A, inverse.T, grown)
+    T = small.product(F * again.norms, T)
+    return Parts(frame, first, C, T, again, A, inverse.T, grown, lacking)

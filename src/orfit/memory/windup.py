@@ -5,6 +5,12 @@ where |P| |g|² is beyond R / eps, unless g points, visibly, where P is widest. 
 as in an overparameterized model whose rows are all new, P may grow as the textbook says. Where one
 does not, and P has grown beyond eps^(-3/4), 5e11 in float64, times R / |g|² or the prior, the prior
 is put back along what is so wide, around the present w. From then on it keeps its weight there.
+
+When excitation returns, residuals are those of an exact recursion whose prior has its weight
+(`ORFit`) and that began from the w which RLS had (`tests/test_windup.py`). That is the textbook's
+w. Where p is more than the 1 / (1 − λ) rows that count, it may be worse than that of an `ORFit`
+from the start, two or three times at λ = 0.9 and p = 100. No rule for what is left changes that: it
+was so before. And what was left for less time than the limit takes returns as the textbook says.
 """
 
 import math

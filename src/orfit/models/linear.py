@@ -44,6 +44,7 @@ class Linear(Defaults):
     ) -> None:
         self._features_size = door.count("size", size)
         self.heads = None if heads is None else door.count("heads", heads)
+        self._heads = () if self.heads is None else (self.heads,)
         if features is not None and not callable(features):
             raise ValueError("features must be a function from a batch of inputs to its features")
         self.bias = door.flag("bias", bias)
@@ -71,8 +72,7 @@ class Linear(Defaults):
         phi = self.phi(X, dtype)
         # One gradient is one row, so G has contiguous columns.
         rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
-        heads = () if self.heads is None else (self.heads,)
-        return phi.shape[:1] + phi.shape[2:] + heads, rows.T
+        return (len(phi), *phi.shape[2:], *self._heads), rows.T
 
     def settings(self) -> dict[str, Any]:
         plain = {"size": self._features_size, "heads": self.heads, "bias": self.bias}

@@ -58,7 +58,7 @@ class Walk:
         self.makers = np.zeros(frame.M.shape) if self.exact else NOTHING
         if self.exact:
             self.makers[: frame.stored, : frame.stored] = frame.makers.rows
-        count, columns, room = len(guesses), len(frame.base), len(frame.rows)
+        count, columns, room = len(guesses.noises), len(frame.base), len(frame.rows)
         self.records = np.empty((len(Y), 3 + count + 2 * columns + columns // count))
         # Where the kernel writes what came of it (`kernels.tell`).
         self.outcome = np.empty(NUMBERS + (memory.m + columns + 1) * room + 2 * count)
@@ -103,11 +103,11 @@ class Walk:
         if not outcome[0]:
             return self.records[:0]
         learned, stored, k, exact, folds, lost, moved, *tail = outcome[:NUMBERS].tolist()
-        learned, stored, k = int(learned), int(stored), int(k)
+        learned, stored, k, count = int(learned), int(stored), int(k), len(self.guesses.noises)
         of_tail = NUMBERS + k
-        of_shift = of_tail + 2 * len(self.guesses)
+        of_shift = of_tail + 2 * count
         of_W = of_shift + len(frame.base) * stored
-        level, dropped = outcome[of_tail:of_shift].reshape(2, len(self.guesses))
+        level, dropped = outcome[of_tail:of_shift].reshape(2, count)
         frame.advance(
             stored,
             outcome[of_W : of_W + k * stored].reshape(k, stored),

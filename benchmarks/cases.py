@@ -142,6 +142,21 @@ def against_five_lines(name, p, repeats):
     return [b / a for a, b in timed], f"{five:,.1f} → {step:,.1f} µs at best"
 
 
+def beside_the_loop(p, m, n, repeats):
+    """What one `learn` takes beyond a row of `learn_each`, in µs: all that Python does for it."""
+    stream = Stream(p)
+    learner = orfit.ORFit(orfit.Linear(p), m, noise=0.1, rows=AT_ONCE)
+    learner.learn_each(*stream.take(2 * m + 20))
+    timed = []
+    for _ in range(repeats):
+        X, y = stream.take(n)
+        row = seconds(lambda: learner.learn_each(X, y), n)
+        X, y = stream.take(n)
+        timed.append((row, seconds_each(learner.learn, X, y.tolist())))
+    row, one = 1e6 * np.min(timed, axis=0)
+    return [one - row], f"{row:,.1f} → {one:,.1f} µs at best"
+
+
 def auto_against_fixed(stream, m, n, repeats):
     """Rows with noise="auto" over rows with a noise that is given."""
     made = []
@@ -343,6 +358,8 @@ def plan():
          lambda kind, name=name, p=p: against_five_lines(name, p, 41))
         for name in FILTERS for p in (10, 100, 400, 800, 1600)
     ] + [
+        (Case("p=50, m=10, R=0.1, µs of one learn beside its row", "≤ 25", 25, False),
+         lambda kind: beside_the_loop(50, 10, 64, 101)),
         (Case("p=10⁶, m=50, peak memory ÷ m·p", "≤ 1.4", 1.4, False),
          lambda kind: peak_memory(10**6, 50)),
     ]  # fmt: skip

@@ -210,9 +210,9 @@ def test_zero_rows_before_the_first_tell_nothing(rng):
 def test_what_is_learned_of_several_outputs_is_not_forgotten_at_once():
     single, several = Guesses(0.1, True, 1), Guesses(0.1, True, 1)
     for residual in [100.0] * 40 + [0.0] * 40:
-        single.take(1, np.full((1, 1), residual), np.ones((1, 1)))
+        single.take(1, np.array([[1.0, residual]]))
     for residual in [100.0] * 5 + [0.0] * 5:
-        several.take(1, np.full((8, 1), residual), np.ones((8, 1)))
+        several.take(1, np.tile([1.0, residual], (8, 1)))
     single._count()
     several._count()
     assert several.error[0] == pytest.approx(single.error[0])

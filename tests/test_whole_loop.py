@@ -148,6 +148,7 @@ def test_no_rows_change_nothing(forgetting, rng):
             each.learn(row, label)
         learner.learn_each(X[:0], y[:0])
         nothing = np.empty((0, 1))
-        ages = {"forgetting": forgetting, "drift": 0.0, "most": learner.most}
-        learner.memory.walk(X[:0].T, nothing, nothing, learner.guesses, **ages)
+        walk = learner.memory.walk(learner.guesses, forgetting, 0.0, learner.most)
+        walk.begin(X[:0].T, nothing, nothing)
+        walk.run()
     np.testing.assert_array_equal(learner.memory.P, other.memory.P)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas
+from scipy.linalg.blas import ddot
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ def finite(array: Array) -> bool:
     # One fast read that misses nothing: NaN and inf spread.
     if 0 < array.size < LONG:
         numbers = array if array.ndim == 1 else array.ravel("K")
-        total = blas.ddot(numbers, numbers)
+        total = ddot(numbers, numbers)
     else:
         with np.errstate(all="ignore"):
             total = array.sum()

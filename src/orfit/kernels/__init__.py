@@ -84,7 +84,7 @@ def row_loop(fingerprint):
         of w, of Y (n×b), the labels, and of F, what is predicted where w = 0. fading: the root of
         `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. records
         (n×(3 + e + 2b + q)): for each row |Δw|, novelty, rank, the variance of each guess, b
-        predictions, b residuals, and the q conflicts of the chosen.
+        residuals, b predictions, and the q conflicts of the chosen.
         threads: how many share the p dimension.
         outcome: what came of it (`tell`), of fewer rows than all where the next one is not for this
         loop. It is written when rows have changed in place, and in the end: where it says that
@@ -156,8 +156,8 @@ def row_loop(fingerprint):
                 for h in range(guess * q, guess * q + q):
                     residual = Y[row, h] - f[h]
                     alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
-                    records[row, 3 + guesses + h] = f[h]
-                    records[row, 3 + guesses + len(base) + h] = residual
+                    records[row, 3 + guesses + h] = residual
+                    records[row, 3 + guesses + len(base) + h] = f[h]
                     step = np.hypot(step, alpha[h])
                     if guess == chosen:
                         unfitted = residual * (R / total) if 0 < total < np.inf else residual

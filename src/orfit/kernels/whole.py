@@ -79,8 +79,8 @@ def row_loop(fingerprint):
         labels. fade: the root of 1 / `forgetting`. bound, prior: how wide L is and was (`Width`).
         limit, room: so wide it may be, and so wide divided by a row's length. safe: lengths whose
         squares are numbers, and the share of a length that is no rounding. most: what steps may
-        reach. records (n×(4 + 3q)): for each row |Δw|, novelty, rank, variance, q predictions, q
-        residuals, q conflicts. outcome: how many rows were learned, fewer than all where the next
+        reach. records (n×(4 + 3q)): for each row |Δw|, novelty, rank, variance, q residuals, q
+        predictions, q conflicts. outcome: how many rows were learned, fewer than all where the next
         one is not for this loop (nothing is late then), and how far they moved w.
         """
         fingerprint  # noqa: B018
@@ -108,8 +108,8 @@ def row_loop(fingerprint):
             for h in range(q):
                 f = F[row, h] + dot(w[h], g)
                 residual = Y[row, h] - f
-                records[row, 4 + h] = f
-                records[row, 4 + q + h] = residual
+                records[row, 4 + h] = residual
+                records[row, 4 + q + h] = f
                 records[row, 4 + 2 * q + h] = residual * (noise / total)
                 step = np.hypot(step, residual)
             gain = fade * fade / total if t > 0 else 0.0
@@ -118,7 +118,7 @@ def row_loop(fingerprint):
                 break
             moved += step
             for h in range(q):
-                a = columns.dtype.type(gain * records[row, 4 + q + h])
+                a = columns.dtype.type(gain * records[row, 4 + h])
                 for i in range(p):
                     w[h, i] += a * u[i]
             records[row, 0] = step

@@ -24,30 +24,40 @@ T = TypeVar("T")
 class Change:
     """What is needed to go back to before it, or on to its end."""
 
-    __slots__ = ("before", "redo")
+    __slots__ = ("attributes", "before", "redo")
 
     def __init__(self, parts: Iterable[Any]) -> None:
-        self.before = [(vars(part), vars(part).copy()) for part in parts]
+        self.attributes: list[dict[str, Any]] = [part.__dict__ for part in parts]
+        self.before = [*map(dict.copy, self.attributes)]
         self.redo: Callable[[], object] | None = None  # once compiled code may have run
 
     def undo(self) -> None:
         """Go back; where it is cut short, it can be done again."""
-        for attributes, old in self.before:
+        for attributes, old in zip(self.attributes, self.before, strict=True):
             attributes.update(old)
 
 
 HAPPENED = Change(())  # one that is over, but for what is to be changed in place
 
 
+class Now:
+    """A change that has begun and not ended: by itself, so that to write to it takes no time."""
+
+    __slots__ = ("change",)
+
+    def __init__(self) -> None:
+        self.change: Change | None = None
+
+
 class Atomic:
     """Changes as wholes, by one thread at a time."""
 
     # Not among the attributes, which a change puts back, and which a copy has too.
-    __slots__ = ("__weakref__", "_lock", "_unfinished")
+    __slots__ = ("__weakref__", "_lock", "_now")
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._unfinished: Change | None = None
+        self._now = Now()
         everyone.add(self)
 
     def _parts(self) -> Iterable[Any]:
@@ -62,7 +72,7 @@ class Atomic:
         """What `use` finds, when no change is under way; asked from within one, of before it."""
         within = self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
-            change = self._unfinished
+            change = self._now.change
             if change is None:
                 return use(*args)
             if not within:
@@ -82,14 +92,14 @@ class Atomic:
 
     def _changing(self, use: Callable[..., T], *args: Any) -> T:
         """What `use` returns, which changes this, when no other change is under way."""
-        within = self._lock._is_owned()  # type: ignore[attr-defined]
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            raise RuntimeError(
+                "the learner cannot be changed from inside its own step, or while it is read"
+            )
         with self._lock:
-            if within:
-                raise RuntimeError(
-                    "the learner cannot be changed from inside its own step, or while it is read"
-                )
             try:
-                self._finish()
+                if self._now.change is not None:
+                    self._finish()
                 return use(*args)
             except MemoryError as error:
                 raise MemoryError(
@@ -99,12 +109,13 @@ class Atomic:
 
     def undivided(self, change: Callable[..., T], *args: Any) -> T:
         """Let a change happen as a whole, or not at all; within `_changing`."""
-        if self._unfinished is not None:  # there was no memory to finish the one before
+        now = self._now
+        if now.change is not None:  # there was no memory to finish the one before
             self._finish()
-        self._unfinished = Change(self._parts())
+        now.change = Change(self._parts())
         try:
             told = change(*args)
-            self._unfinished = HAPPENED  # this is the moment
+            now.change = HAPPENED  # this is the moment
         except BaseException:
             self._finish()
             raise
@@ -116,16 +127,17 @@ class Atomic:
 
     def _finish(self) -> None:
         """Go on to the end of a change that has happened, and back from one that has not."""
-        change = self._unfinished
+        now = self._now
+        change = now.change
         if change is None:
             return
         if change is not HAPPENED:
             change.undo()
             if change.redo is not None:
                 change.redo()
-            self._unfinished = HAPPENED
+            now.change = HAPPENED
         self._settle()
-        self._unfinished = None
+        now.change = None
 
     def _copied(self, memo: dict[int, Any]) -> dict[str, Any]:
         """All attributes, as they are between changes."""

@@ -124,7 +124,7 @@ class Learner(Atomic, ABC):
         try:
             return self._reading(lambda: self._seen)
         except MemoryError:
-            if self._unfinished is not HAPPENED:
+            if self._now.change is not HAPPENED:
                 raise  # rows are there that nobody could count yet
             return self._seen
 
@@ -151,7 +151,7 @@ class Learner(Atomic, ABC):
         return self._changing(self._learn_point, x, y)
 
     def _learn_point(self, x: object, y: object) -> Update:
-        inputs = self._inputs("x", x)
+        inputs = self._model.accept("x", x, self._dtype)
         X = inputs[None]
         if inputs.shape != self._input_shape:
             self._check_inputs("x", X, one=True)
@@ -424,10 +424,14 @@ class Learner(Atomic, ABC):
     def _count(self, X: Array, Y: Array) -> None:
         """Take note of datapoints that have been learned."""
         if not self._seen:
-            self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
-        self._seen += len(X)
+            self._begin(X, Y)
+        self.__dict__["_seen"] += len(X)  # past `__setattr__`, which takes longer than all of this
         if self._columns.waits:
             self._columns = self._columns.with_rows(X)
+
+    def _begin(self, X: Array, Y: Array) -> None:
+        """Take note of what the first datapoints tell."""
+        self._input_shape, self._label_shape = X.shape[1:], Y.shape[1:]
 
     def _many(self, X: object, Y: object) -> tuple[Array, Array]:
         inputs = self._inputs("X", X)

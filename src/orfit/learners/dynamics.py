@@ -33,17 +33,8 @@ class Dynamics:
             if B.ndim != 2 or len(B) != size:
                 raise ValueError(f"control must have shape ({size}, k); it has {B.shape}")
             self.B = B.copy()
-
-    @property
-    def turns(self) -> bool:
-        """Whether A is more than a number."""
-        return self.function is not None or np.ndim(self.A) == 2
-
-    @property
-    def moves(self) -> bool:
-        return (
-            self.function is not None or self.B is not None or np.ndim(self.A) == 2 or self.A != 1
-        )
+        self.turns = self.function is not None or np.ndim(self.A) == 2  # A is more than a number
+        self.moves = self.turns or self.B is not None or self.A != 1
 
     def moved(self, w: Any, u: object) -> tuple[Any, Any]:
         """The next w, and A, which may be a number. u: None stands for no input."""

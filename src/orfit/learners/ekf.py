@@ -115,7 +115,7 @@ class EKF(Moving):
         return True
 
     def _by_itself(self, Y: Array) -> bool:
-        return np.ndim(self.noise) > 0 or super()._by_itself(Y)
+        return self._matrix is not None or super()._by_itself(Y)
 
     def _measure(self, X: Any, Y: Array) -> Update:
         R = self.noise

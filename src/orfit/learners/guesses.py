@@ -39,8 +39,6 @@ WAITING = 4 * GROUP  # gradients that wait to be counted together
 FAR = 25.0  # five standard deviations: of noise that is normal, nothing is lost
 MEDIAN = 0.455  # of u², where noise is normal: the first group has nothing else to be held against
 
-Block = tuple[Array, Array, Array | None]  # residuals, variances, u
-
 
 class Guesses:
     """Guesses (e), each with the q columns of w and of the residuals that belong to it."""
@@ -71,8 +69,12 @@ class Guesses:
         self.spread = np.zeros((4, count * columns))  # mean u²; lately; and u u' of neighbours, u
         self.excess = np.zeros(count)  # mean (gᵀPg + R) / R
         self._known = 0  # gradients that tell a scale
-        self._wait([])
         self._gradients = 0  # counted in `error`
+        # Of gradients that wait to be counted, variances and residuals: those of the first so many
+        # rows. What is behind is of a step that was cut short, or nothing.
+        self._waiting, self._wait = np.empty((WAITING, count + count * columns)), 0
+        self._scored = 0  # of them, those that are in `error` already
+        self._together: tuple[tuple[int, Array], ...] = ()  # where they start, and u
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -128,25 +130,28 @@ class Guesses:
             return 1
         return INTERVAL - self.rows % INTERVAL
 
-    def take(
-        self, rows: int, residual: Array, variance: Array, whitened: Array | None = None
-    ) -> None:
+    def take(self, rows: int, told: Array, whitened: Array | None = None) -> None:
         """See what the guesses made of so many rows.
 
-        residual: one line for each gradient, one column for each of w. variance: one for each
-        guess; where it is zero, nothing is expected, and nothing learned of the scale. whitened:
-        u, where gradients came together, and each tells something of those behind it.
+        told: one line for each gradient; the variance, one for each guess, and the residual, one
+        for each column of w. Where a variance is zero, nothing is expected, and nothing learned of
+        the scale. whitened: u, where gradients came together, and each tells something of those
+        behind it.
         """
-        decide = rows >= self.until_decision
+        decide = len(self.noises) > 1 and rows >= self.until_decision
         self.rows += rows
-        self._settled = not self.grid or self.unit is not None  # now that it was learned
-        if not self._settled:  # there were nothing but zeros
-            return
-        # What is behind `_blocks` is of a step that was cut short.
-        self._waiting[self._blocks :] = [(residual, variance, whitened)]
-        self._blocks += 1
-        self._gradients_waiting += len(residual)
-        if self._gradients_waiting >= WAITING:
+        if not self._settled:
+            self._settled = self.unit is not None  # now that it was learned
+            if not self._settled:  # there were nothing but zeros
+                return
+        start, stop = self._wait, self._wait + len(told)
+        if stop > len(self._waiting):
+            self._waiting = np.resize(self._waiting, (stop, self._waiting.shape[1]))
+        self._waiting[start:stop] = told
+        if whitened is not None:
+            self._together = *self._together, (start, whitened)
+        self._wait = stop
+        if stop >= WAITING:
             self._count()
         if decide:
             self._score()
@@ -165,24 +170,16 @@ class Guesses:
         self._count(whole=True)
         self.noises = noises
 
-    def _wait(self, blocks: list[Block], scored: int = 0) -> None:
-        """Let these be what waits to be counted, of which the first are in `error` already."""
-        self._waiting, self._blocks, self._scored = blocks, len(blocks), scored
-        self._gradients_waiting = sum(len(residual) for residual, _, _ in blocks)
-
-    def _unscored(self) -> list[Array]:
-        """Residuals that are not yet in `error`."""
-        return [residual for residual, _, _ in self._waiting[self._scored : self._blocks]]
-
     def _score(self) -> None:
         """Take into `error` what is not yet in it: all that a decision needs."""
-        if self._scored == self._blocks:
+        if self._scored == self._wait:
             return
-        residual = np.clip(np.concatenate(self._unscored()), -LARGEST, LARGEST)
+        residual = self._waiting[self._scored : self._wait, len(self.noises) :]
+        residual = _within(residual, LARGEST)
         weights, old = _weights(self._gradients, len(residual))
         squares = (residual * residual).reshape(len(residual), len(self), self.columns)
         self.error = old * self.error + weights @ squares.sum(axis=2)
-        self._gradients, self._scored = self._gradients + len(residual), self._blocks
+        self._gradients, self._scored = self._gradients + len(residual), self._wait
 
     def _count(self, whole: bool = False) -> None:
         """Take what waits into the means: full groups of it, or the whole."""
@@ -190,7 +187,15 @@ class Guesses:
         residual, variance, u = self._told()
         n = len(u) if whole else len(u) // GROUP * GROUP
         self.excess, self.spread, self._known = self._counted(variance[:n], u[:n])
-        self._wait([(residual[n:], variance[n:], u[n:])], 1)
+        self._put(residual[n:], variance[n:], u[n:])
+
+    def _put(self, residual: Array, variance: Array, u: Array, unscored: int = 0) -> None:
+        """Let these be what waits to be counted, of which the last are not yet in `error`."""
+        n = len(u)
+        waiting = np.empty((max(n, WAITING), self._waiting.shape[1]))
+        waiting[:n, : len(self.noises)], waiting[:n, len(self.noises) :] = variance, residual
+        self._waiting, self._wait, self._scored = waiting, n, n - unscored
+        self._together = ((0, u),) if n else ()
 
     def _counted(self, variance: Array, whitened: Array) -> tuple[Array, Array, int]:
         """What `excess`, `spread` and `_known` are with these gradients, too."""
@@ -198,7 +203,7 @@ class Guesses:
         noises = np.where(self.noises > 0, self.noises, 1.0)
         for start in range(0, len(whitened), GROUP):
             S, u = variance[start : start + GROUP], whitened[start : start + GROUP]
-            usual = np.median(u * u, axis=0) / MEDIAN
+            usual = _median(u * u) / MEDIAN
             if known:  # where most of a group is large, that is no outlier
                 usual = np.maximum(spread[0], usual) if len(u) == GROUP else spread[0]
             most = np.sqrt(FAR * np.where(usual > 0, usual, np.inf))
@@ -207,32 +212,31 @@ class Guesses:
             recent, faded = _weights(known, len(u), LATELY)
             with np.errstate(over="ignore"):
                 excess = old * excess + weights @ np.minimum(S / noises, MOST)
-            squares, products = u * u, u * np.vstack([spread[3], u[:-1]])
-            means = weights @ squares, recent @ squares, recent @ products
-            spread = np.vstack([np.array([[old], [faded], [faded]]) * spread[:3] + means, u[-1]])
+            squares, products = u * u, np.empty_like(u)
+            products[0], products[1:] = u[0] * spread[3], u[1:] * u[:-1]
+            before, spread = spread, np.empty_like(spread)
+            spread[0] = old * before[0] + weights @ squares
+            spread[1] = faded * before[1] + recent @ squares
+            spread[2] = faded * before[2] + recent @ products
+            spread[3] = u[-1]
             known += len(u)
         return excess, spread, known
 
     def _told(self) -> tuple[Array, Array, Array]:
         """Of what waits, that which tells a scale."""
-        residual, variance, u = self._everything_waiting()
+        residual, variance, u = everything = self._everything_waiting()
         told = (variance > 0).all(axis=1)
-        return residual[told], variance[told], u[told]
+        return everything if told.all() else (residual[told], variance[told], u[told])
 
     def _everything_waiting(self) -> tuple[Array, Array, Array]:
         """Residuals, variances and u."""
-        wide, waiting = len(self) * self.columns, self._waiting[: self._blocks]
-        residual = np.concatenate([np.empty((0, wide)), *(r for r, _, _ in waiting)])
-        variance = np.concatenate([np.empty((0, len(self))), *(S for _, S, _ in waiting)])
+        variance, residual = np.split(self._waiting[: self._wait], [len(self)], axis=1)
         expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
         with np.errstate(over="ignore"):
-            whitened, start = residual / np.sqrt(expected), 0
-        for r, _, u in waiting:
-            if u is not None:
-                whitened[start : start + len(r)] = u
-            start += len(r)
-        whitened = np.clip(whitened, -LARGEST, LARGEST)
-        return np.clip(residual, -LARGEST, LARGEST), np.minimum(variance, MOST), whitened
+            whitened = residual / np.sqrt(expected)
+        for start, u in self._together:
+            whitened[start : start + len(u)] = u
+        return _within(residual, LARGEST), np.minimum(variance, MOST), _within(whitened, LARGEST)
 
     @property
     def scale(self) -> Array:
@@ -277,7 +281,7 @@ class Guesses:
         arrays["guesses.spread"] = self.spread
         unit = self.unit if self._settled else None
         values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
-        values |= {"gradients": self._gradients, "unscored": sum(map(len, self._unscored()))}
+        values |= {"gradients": self._gradients, "unscored": self._wait - self._scored}
         return arrays, values
 
     def fields(self) -> Fields:
@@ -312,14 +316,29 @@ class Guesses:
                 raise ValueError("a unit has no meaning where the noise is given")
             self._measured(self.unit)
             self._settled = True
-        parts = slice(len(residual) - unscored), slice(len(residual) - unscored, None)
-        self._wait([(residual[p], variance[p], whitened[p]) for p in parts], 1)
+        self._put(residual, variance, whitened, unscored)
         self.rows, self._known = values["rows"], values["known"]
         self._gradients = values["gradients"]
 
 
+def _within(numbers: Array, most: float) -> Array:
+    """`np.clip`, which takes longer where there are few."""
+    return np.minimum(np.maximum(numbers, -most), most)
+
+
+def _median(A: Array) -> Array:
+    """Of every column, as `np.median`, which takes longer where there are few."""
+    A, n = np.sort(A, axis=0), len(A)
+    return np.asarray((A[(n - 1) // 2] + A[n // 2]) / 2)
+
+
 def _weights(before: int, count: int, window: int = WINDOW) -> tuple[Array, float]:
     """The weights of so many new values in a mean of those `before`, and what is left of that."""
+    return _weights_of(min(before, int(RECENCY * window)), count, window)  # alike from there on
+
+
+@functools.lru_cache(256)
+def _weights_of(before: int, count: int, window: int) -> tuple[Array, float]:
     rates = RECENCY / (before + np.arange(1.0, count + 1))
     rates = np.minimum(1.0, np.maximum(rates, 1 / window))
     kept = np.cumprod(np.concatenate([[1.0], 1 - rates[::-1]]))

@@ -114,7 +114,7 @@ class Moving(OneStep):
 
     def _by_itself(self, Y: Array) -> bool:
         """Whether time, or what is missing, lets these rows be learned one by one only."""
-        return self._advanced or self._dynamics.moves or not door.finite(Y)
+        return self._advanced or self._dynamics.moves or (self.may_miss and not door.finite(Y))
 
     def _learn_rows(self, X: Any, Y: Array) -> Updates:
         return self.one_by_one(X, Y) if self._by_itself(Y) else super()._learn_rows(X, Y)
@@ -133,10 +133,12 @@ class Moving(OneStep):
         self._advanced = False
         return update
 
-    def _count(self, X: Any, Y: Array) -> None:
+    def _learn_and_count(self, X: Any, Y: Array) -> Update:
+        update = self._learn(X, Y)
         if not door.finite(Y):
             X = X[~np.isnan(Y).reshape(len(Y), -1).all(axis=1)]
-        super()._count(X, Y)
+        self._count(X, Y)
+        return update
 
     def _measure(self, X: Any, Y: Array) -> Update:
         """Learn what is there of a block, now."""
@@ -154,7 +156,7 @@ class Moving(OneStep):
         length, novelty, unfitted, expected = self._fit(G, wanted, columns, len(Y))
         self._probe_step(G, along, wanted, unfitted)
         self.tiled(left)[columns] = unfitted
-        self.guesses.take(len(Y), wanted, expected)
+        self.guesses.take(len(Y), np.hstack([expected, wanted]))
         variance = np.full(len(columns), np.nan)
         variance[columns] = expected[:, 0]
         shape = self.per_gradient(residual)

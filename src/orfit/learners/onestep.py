@@ -17,6 +17,7 @@ from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, W
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.memory import Memory
+from orfit.memory.base import Walk
 from orfit.memory.drift import drifts
 from orfit.memory.several import Several
 from orfit.meter import Meter
@@ -35,6 +36,7 @@ class OneStep(Learner):
     """
 
     memory: Any
+    _walk: Walk | None
 
     def __init__(
         self,
@@ -128,7 +130,8 @@ class OneStep(Learner):
     @property
     def fading(self) -> Any:
         """What P is divided by before each block: λ, or those that are compared."""
-        return self._forgetting[0] if len(self._forgetting) == 1 else self._forgetting
+        several = len(self._forgetting) > 1
+        return self._forgetting if several else self._forgetting[0] or 1.0  # λ → 0: see `NTKRLS`
 
     @property
     def drift(self) -> Any:
@@ -174,17 +177,16 @@ class OneStep(Learner):
         """
         return bool(self._began_ready if self._seen else self.memory.loop_ready)
 
-    def _count(self, X: Any, Y: Array) -> None:
-        if not self._seen:
-            self._began_ready = self.memory.loop_ready
-        super()._count(X, Y)
+    def _begin(self, X: Any, Y: Array) -> None:
+        super()._begin(X, Y)
+        self._began_ready = self.memory.loop_ready
 
     def _look_for_ways(self) -> None:
         ways = {way for way in WAYS.values() if way.obstacle(self) is None}
         if self._way is not None and self._way not in ways:
             why = self._way.obstacle(self)
             raise WayError(f"rows={self._way.name!r} is not possible here: {why}")
-        self._ways = ways
+        self._ways, self._walks, self._walk = ways, False, None
 
     @property
     def scale(self) -> Any:
@@ -269,9 +271,12 @@ class OneStep(Learner):
         return Updates.joined(updates, Y)
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
-        if self._way is not COORDINATES and self.alone(1, self.outputs(Y)) is COMPILED:
+        if self._walks and Y.ndim == 1:
             return COMPILED.learn_one(self, X, Y)
-        return super()._learn_one(X, Y)
+        if self._way is COORDINATES or self.alone(1, self.outputs(Y)) is not COMPILED:
+            return super()._learn_one(X, Y)
+        self._walks = self._seen > 0  # then it goes on so
+        return COMPILED.learn_one(self, X, Y)
 
     def one_by_one(self, X: Any, Y: Array) -> Updates:
         """Learn rows by the plain step."""
@@ -294,7 +299,7 @@ class OneStep(Learner):
         came = step(self.memory, past, wanted, self.guesses, self.most)
         variance = came.variance[:, self.guesses.chosen].reshape(self.per_gradient(residual))
         self._probe_step(G, past.along_w, wanted, came.left)
-        self.guesses.take(len(X), wanted, came.variance, came.whitened)
+        self.guesses.take(len(X), np.hstack([came.variance, wanted]), came.whitened)
         left = came.left.reshape(residual.shape)
         return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
 
@@ -375,9 +380,18 @@ class OneStep(Learner):
 
     def rows_learned(self, X: Any, Y: Array, rows: int) -> None:
         """Count the first of these rows."""
-        if rows < len(X):
-            X, Y = X[:rows], Y[:rows]
-        self._count(X, Y)
+        self._count(*(X, Y) if rows == len(X) else (X[:rows], Y[:rows]))
+
+    def walk(self, memory: Any) -> Walk:
+        """The compiled loop for these settings, on this memory; where it stops, a step decides."""
+        walk: Walk = memory.walk(self.guesses, self.fading, self.drift, self.most)
+        return walk
+
+    def walk_again(self) -> Walk:
+        """The same for one row, on the learner's memory: as it was got ready for the last one."""
+        if self._walk is None:
+            self._walk = self.walk(self.memory)
+        return self._walk
 
     def kept(self, G: Any) -> Any:
         """G, for a meter as a copy: what is noted late must be what was learned."""
@@ -385,8 +399,8 @@ class OneStep(Learner):
 
     def redo(self, again: Callable[[], object]) -> None:
         """From here on compiled code works in place: `again` takes note of what it has done."""
-        if self._unfinished is not None:
-            self._unfinished.redo = again
+        if self._now.change is not None:
+            self._now.change.redo = again
 
     def per_gradient(self, outputs: Array) -> tuple[int, ...]:
         """The shape of what there is one of for each gradient."""
@@ -394,5 +408,6 @@ class OneStep(Learner):
 
     def tiled(self, outputs: Array) -> Array:
         """Outputs against G's columns, n×q, once for each guess."""
-        flat = outputs.reshape(-1, self.model.heads or 1)
-        return flat if len(self.guesses) == 1 else np.tile(flat, len(self.guesses))
+        guesses = self.guesses
+        flat, count = outputs.reshape(-1, guesses.columns), len(guesses.noises)
+        return flat if count == 1 else np.tile(flat, count)

@@ -145,13 +145,15 @@ class ORFit(Moving):
 
     def _watch(self, told: Update | Updates) -> None:
         super()._watch(told)
-        was_full, self._full = self._full, self.memory.rank >= self.model.size
-        if self._full and not was_full and self.noise == 0:
-            advise(
-                f"the memory spans all {self.model.size} parameters: no further datapoint can be "
-                "fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
-                SaturationWarning,
-            )
+        full = self.memory.rank >= self.model.size
+        if full is not self._full:
+            self._full = full
+            if full and self.noise == 0:
+                advise(
+                    f"the memory spans all {self.model.size} parameters: no further datapoint can "
+                    "be fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
+                    SaturationWarning,
+                )
         if self.noise > 0 or self._exploded or not self.model.linear:
             return
         if not np.size(told.prediction):

@@ -80,10 +80,6 @@ class NTKRLS(OneStep):
             settings["_noises"] = np.array([self._of_limit(settings["_forgetting"][0])])
         super()._change(**settings)
 
-    @property
-    def fading(self) -> Any:
-        return super().fading or 1.0
-
 
 class RLS(NTKRLS):
     """Recursive least squares, plain and exponentially weighted (eq:rls_update), exactly:

@@ -85,8 +85,9 @@ class Compiled:
         done = 0
         while done < len(X):
             rows = slice(done, done + until_decision(learner, learner.memory))
-            numbers = G[:, rows], F[rows], wanted[rows]
-            pieces.append(learner.undivided(self._piece, learner, X[rows], Y[rows], *numbers))
+            numbers, walk = (G[:, rows], F[rows], wanted[rows]), learner.walk(learner.memory)
+            piece = learner.undivided(self._piece, learner, walk, X[rows], Y[rows], *numbers)
+            pieces.append(piece)
             done += len(pieces[-1])
         records = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
         return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
@@ -96,16 +97,20 @@ class Compiled:
         offset, labels, G = learner.affine(X, Y)
         G = learner.kept(G)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
-        records = learner.undivided(self._piece, learner, X, Y, G, F, wanted)
+        walk = learner.walk_again()
+        records = learner.undivided(self._piece, learner, walk, X, Y, G, F, wanted)
         return Update.of_record(records[0], labels.shape[1:], learner.model.heads)
 
     @staticmethod
-    def _piece(learner: "OneStep", X: Any, Y: Array, G: Any, F: Array, wanted: Array) -> Array:
+    def _piece(
+        learner: "OneStep", walk: Walk, X: Any, Y: Array, G: Any, F: Array, wanted: Array
+    ) -> Array:
         """Learn the first of these rows, as many as the loop takes; the plain step, one at least.
 
         Where the loop has run, and an exception comes before that is noted, it is noted later.
         """
-        walk = walk_on(learner, learner.memory, G, F, wanted)
+        learner.guesses.measure(G)
+        walk.begin(G, F, wanted)
 
         def noted() -> Array:
             records = note(learner, G, walk)
@@ -191,7 +196,9 @@ def rows_inside(
     while done < len(wanted):
         if walks:
             rows = slice(done, done + until_decision(learner, memory))
-            walk = walk_on(learner, memory, G[:, rows], F[rows], wanted[rows])
+            learner.guesses.measure(G[:, rows])
+            walk = learner.walk(memory)
+            walk.begin(G[:, rows], F[rows], wanted[rows])
             walk.run()
             records = note(learner, G[:, rows], walk)
             if len(records):
@@ -219,22 +226,14 @@ def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) ->
     residual = wanted - predictions
     came = step(memory, past, residual, guesses, learner.most)
     row = [came.length, past.novelty, memory.rank, *came.variance[:, guesses.chosen]]
-    told = predictions[:, guesses.mine], residual[:, guesses.mine], came.left
-    guesses.take(1, residual, came.variance, came.whitened)
+    told = residual[:, guesses.mine], predictions[:, guesses.mine], came.left
+    guesses.take(1, np.hstack([came.variance, residual]), came.whitened)
     return np.array([[*row, *(number for part in told for number in part.ravel())]])
 
 
 def until_decision(learner: "OneStep", memory: Any) -> int:
     """So many rows may be learned by one walk."""
     return min(learner.guesses.until_decision, int(memory.until_decision))
-
-
-def walk_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) -> Walk:
-    """Get ready to learn rows by the compiled loop; where it stops, the plain step decides."""
-    learner.guesses.measure(G)
-    ages = {"forgetting": learner.fading, "drift": learner.drift, "most": learner.most}
-    walk: Walk = memory.walk(G, F, wanted, learner.guesses, **ages)
-    return walk
 
 
 def note(learner: "OneStep", G: Any, walk: Walk) -> Array:
@@ -245,19 +244,18 @@ def note(learner: "OneStep", G: Any, walk: Walk) -> Array:
     if not len(records):
         return records
     width = len(guesses.noises) * guesses.columns
-    variance, residual = records[:, 3:start], records[:, start + width : start + 2 * width]
-    guesses.take(len(records), residual, variance)  # which may choose another
+    guesses.take(len(records), records[:, 3 : start + width])  # which may choose another
     if start == 4:
         return records
     mine = slice(chosen * guesses.columns, (chosen + 1) * guesses.columns)
-    prediction, left = records[:, start : start + width], records[:, start + 2 * width :]
-    told = records[:, :3], variance[:, [chosen]], prediction[:, mine], residual[:, mine], left
-    return np.hstack(told)
+    residual, prediction = np.split(records[:, start : start + 2 * width], 2, axis=1)
+    told = records[:, :3], records[:, [3 + chosen]], residual[:, mine], prediction[:, mine]
+    return np.hstack([*told, records[:, start + 2 * width :]])
 
 
 def ready(A: Array) -> Array:
     """A for compiled code, which would be compiled anew for arrays of another kind."""
-    return A if A.dtype == DOUBLE and A.flags.carray else np.array(A, DOUBLE, order="C")
+    return A if A.dtype is DOUBLE and A.flags.carray else np.array(A, DOUBLE, order="C")
 
 
 @dataclass(frozen=True)

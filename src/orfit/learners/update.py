@@ -41,13 +41,13 @@ class Update:
     @classmethod
     def of_record(cls, record: Array, shape: tuple[int, ...], heads: int | None) -> "Update":
         """Of one datapoint with one gradient and outputs of this shape (`Updates.of_records`)."""
-        step, novelty, rank, variance, *outputs = record.tolist()
-        if shape:
-            outputs = record[4:].reshape(3, *shape).copy()
-            if heads is None:
-                variance = np.full(shape, variance)
-        prediction, residual, conflict = outputs
-        return cls(prediction, residual, step, novelty, conflict, int(rank), variance)
+        if not shape:
+            step, novelty, rank, variance, residual, prediction, conflict = record.tolist()
+            return cls(prediction, residual, step, novelty, conflict, int(rank), variance)
+        step, novelty, rank, variance = record[:4].tolist()
+        residual, prediction, conflict = record[4:].reshape(3, *shape).copy()
+        of_each = np.full(shape, variance) if heads is None else variance
+        return cls(prediction, residual, step, novelty, conflict, int(rank), of_each)
 
     def first(self) -> "Update":
         """The update of a block of one datapoint, as that datapoint's."""
@@ -96,10 +96,9 @@ class Updates:
     def of_records(
         cls, rows: Array, shape: tuple[int, ...], per_gradient: tuple[int, ...]
     ) -> "Updates":
-        """From |Δw|, novelty, rank, variances, predictions, residuals and conflicts of each row."""
-        rows = rows.copy()  # the learner keeps some of these numbers
+        """From |Δw|, novelty, rank, variances, residuals, predictions and conflicts of each row."""
         variance, outputs = np.split(rows[:, 3:], [-3 * math.prod(shape[1:])], axis=1)
-        prediction, residual, conflict = (A.reshape(shape) for A in np.split(outputs, 3, axis=1))
+        residual, prediction, conflict = (A.reshape(shape) for A in np.split(outputs, 3, axis=1))
         rank, variance = rows[:, 2].astype(int), variance.reshape(per_gradient)
         return cls(prediction, residual, rows[:, 0], rows[:, 1], conflict, rank, variance)
 

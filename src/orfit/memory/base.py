@@ -46,14 +46,24 @@ class Split(Protocol):
 class Walk(Protocol):
     """Rows on their way through compiled code, which nothing interrupts.
 
-    It works in place: so it leaves word of what it has done, and `note` can be done again.
+    It works in place: so it leaves word of what it has done, and `note` can be done again. When
+    that is over, it can begin with other rows.
     """
+
+    def begin(self, G: Any, F: Array, Y: Array) -> None:
+        """Get ready to learn G's columns one after another.
+
+        F: what is predicted where w = 0. Y: the labels.
+        """
 
     def run(self) -> None:
         """Let them be learned, up to one that is not for compiled code."""
 
     def note(self) -> Array:
-        """Let the memory know what came of it, if anything: a record for each row learned."""
+        """Let the memory know what came of it, if anything: a record for each row learned.
+
+        Where it begins again with as many rows, it may write over them.
+        """
 
 
 class Memory(ABC):
@@ -103,18 +113,8 @@ class Memory(ABC):
         """Whether the compiled loop has run here already: then there is nothing to wait for."""
         return False
 
-    def walk(
-        self,
-        G: Any,
-        F: Array,
-        Y: Array,
-        guesses: Any,
-        *,
-        forgetting: float,
-        drift: Any,
-        most: float,
-    ) -> Walk:
-        """Get ready to learn G's columns one after another, compiled."""
+    def walk(self, guesses: Any, forgetting: float, drift: Any, most: float) -> Walk:
+        """The compiled loop, for rows that are learned with these settings."""
         raise NotImplementedError
 
     @abstractmethod

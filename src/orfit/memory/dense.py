@@ -174,8 +174,8 @@ class Dense(Carried, Memory):
             return "with drift each row takes a QR, which LAPACK does"
         return None if noise > 0 else "without noise, what is rounding is told by the plain step"
 
-    def walk(self, *rows: Any, **ages: Any) -> Walk:
-        return Walk(self, *rows, **ages)
+    def walk(self, *settings: Any) -> Walk:
+        return Walk(self, *settings)
 
     @property
     def loop_ready(self) -> bool:

@@ -34,7 +34,7 @@ def checked(drift: object, size: int, name: str = "drift") -> Any:
 
 def drifts(drift: Any) -> bool:
     """Whether Q is anything but zero."""
-    return bool(np.any(drift))
+    return drift != 0 if isinstance(drift, float) else bool(np.any(drift))
 
 
 def root(drift: Any, size: int) -> Array:

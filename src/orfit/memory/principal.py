@@ -43,8 +43,8 @@ class Principal(Bounded):
         if "trim" in vars(cls):
             cls.compiled = False
 
-    def walk(self, *rows: Any, **ages: Any) -> Walk:
-        return Walk(self, *rows, **ages)
+    def walk(self, *settings: Any) -> Walk:
+        return Walk(self, *settings)
 
     def walked(self, rows: int, guesses: Any) -> None:
         """Take note of rows that the compiled loop has learned."""

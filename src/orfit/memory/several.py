@@ -158,13 +158,11 @@ class Several(Memory):
     def until_decision(self) -> int:
         return int(self.memories[0].until_decision)
 
-    def walk(
-        self, G: Any, F: Array, Y: Array, guesses: Any, *, forgetting: Any, **ages: Any
-    ) -> "SeveralWalk":
-        return SeveralWalk(self, G, F, Y, guesses, forgetting, ages)
+    def walk(self, *settings: Any) -> "SeveralWalk":
+        return SeveralWalk(self, *settings)
 
     def joined(self, told: list[Array], width: int) -> Array:
-        """The records of the best, with the variances, predictions and residuals of all."""
+        """The records of the best, with the variances, residuals and predictions of all."""
         ends = np.cumsum([3, self.each, width, width])
         parts = [[t[:, a:b] for t in told] for a, b in pairwise(ends)]
         best = told[self.best]
@@ -271,12 +269,12 @@ class Several(Memory):
 class SeveralWalk:
     """Each memory's copy walks by itself; where one stops short, the others walk no further."""
 
-    def __init__(
-        self, memory: Several, G: Any, F: Array, Y: Array, guesses: Any, fades: Any, ages: Any
-    ) -> None:
-        self.memory, self.G, self.F, self.Y = memory, G, F, Y
-        self.guesses, self.fades, self.ages = guesses, fades, ages
+    def __init__(self, memory: Several, guesses: Any, fades: Any, *more: Any) -> None:
+        self.memory, self.guesses, self.fades, self.more = memory, guesses, fades, more
+
+    def begin(self, G: Any, F: Array, Y: Array) -> None:
         self.came: tuple[list[Any], list[Array]] | None = None
+        self.G, self.F, self.Y = G, F, Y
 
     def run(self) -> None:
         came = self._walked(len(self.Y))
@@ -291,8 +289,8 @@ class SeveralWalk:
             noises = self.guesses.noises[i * each : (i + 1) * each]
             mine = OfOne(noises, self.guesses.chosen % each)
             numbers = np.ascontiguousarray(F[i][:rows]), np.ascontiguousarray(Y[i][:rows])
-            ages = {"forgetting": self.fades[i], **self.ages}
-            walk = memory.walk(self.G[:, :rows], *numbers, mine, **ages)
+            walk = memory.walk(mine, self.fades[i], *self.more)
+            walk.begin(self.G[:, :rows], *numbers)
             walk.run()
             told.append(walk.note())
         return ahead, told

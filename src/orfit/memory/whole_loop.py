@@ -8,7 +8,7 @@ import numpy as np
 
 from orfit import tall
 from orfit.door import Array
-from orfit.memory.loop import rows_of
+from orfit.memory.loop import NOTHING, rows_of
 
 # Lengths whose squares are numbers, and the share of a length that is no rounding.
 SAFE = {dtype: (*lengths, tall.cutoff(dtype)) for dtype, lengths in tall.SAFE.items()}
@@ -30,24 +30,23 @@ class Walk:
     step is to decide.
     """
 
+    __slots__ = ("F", "X", "Y", "fade", "memory", "most", "noise", "outcome", "records")
+
     def __init__(
-        self,
-        memory: Any,
-        G: Any,
-        F: Array,
-        Y: Array,
-        guesses: Any,
-        *,
-        forgetting: float,
-        drift: Any,
-        most: float,
+        self, memory: Any, guesses: Any, forgetting: float, drift: Any, most: float
     ) -> None:
         self.memory, self.noise, self.most = memory, guesses.noise, most
-        self.X, self.F, self.Y, self.fade = rows_of(G), F, Y, 1 / math.sqrt(forgetting)
-        self.records, self.outcome = np.empty((len(Y), 4 + 3 * Y.shape[1])), np.zeros(2)
+        self.fade, self.outcome, self.records = 1 / math.sqrt(forgetting), np.zeros(2), NOTHING
+
+    def begin(self, G: Any, F: Array, Y: Array) -> None:
+        self.outcome[0] = 0.0
+        self.X, self.F, self.Y = rows_of(G), F, Y
+        if len(self.records) != len(Y):
+            self.records = np.empty((len(Y), 4 + 3 * Y.shape[1]))
 
     def run(self) -> None:
-        memory, width, noise, X = self.memory, self.memory.width, self.noise, self.X
+        memory, noise, X = self.memory, self.noise, self.X
+        width, shared = memory.width, tall.shared(memory.w)
         if not len(X):  # without a row, the kernel would settle what the last one has left
             return
         limit = room = math.inf  # what does not fade does not wind up
@@ -58,7 +57,7 @@ class Walk:
             memory.root.T,
             memory.late,
             memory.scale,
-            tall.shared(memory.w).T,
+            shared.T,
             X,
             self.F,
             self.Y,
@@ -77,10 +76,12 @@ class Walk:
 
     def note(self) -> Array:
         learned, moved = self.outcome.tolist()
+        if not learned:
+            return self.records[:0]
         if self.fade > 1:
             self.memory.width = self.memory.width.faded(self.fade**learned)
         self.memory.reach += moved
-        return self.records[: int(learned)]
+        return self.records if learned == len(self.records) else self.records[: int(learned)]
 
 
 def settle(memory: Any) -> None:

@@ -7,7 +7,7 @@ most = '.[experiments,fast,test]' 'filterpy>=2.0'
 # The row loop is compiled once, before two processes would do so at the same time.
 warm = $(1)/bin/python -c "import orfit; orfit.warm_up()"
 
-.PHONY: demo reproduce test test-core test-oldest test-slow bench bench-streams docs wheel setup clean
+.PHONY: demo reproduce test test-core test-core-short test-oldest test-slow bench bench-streams docs wheel setup clean
 
 demo: .venv/demo
 	.venv/bin/orfit reproduce limited digits
@@ -26,6 +26,12 @@ test: .venv/dev
 # The core alone: no numba, no torch, no scikit-learn, nothing to draw with.
 test-core: .venv-core/ready
 	.venv-core/bin/pytest -n 2
+
+# The same without the files on the numbers of long streams. They take half of the time, and take
+# the plain steps in `make test` too: what a missing extra breaks shows in the other files.
+long = degenerate rounding tail uncertainty wheel windup
+test-core-short: .venv-core/ready
+	.venv-core/bin/pytest -n 2 $(long:%=--ignore=tests/test_%.py)
 
 # The lowest versions that pyproject.toml declares, as uv finds them.
 test-oldest: .venv-oldest/ready

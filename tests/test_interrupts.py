@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import orfit
+from conftest import needs_numba
 from interrupts import LEARNERS, PATHS, WAYS, advancing, alarmed, everything, raised_at, stream
 from orfit.memory import dense
 
@@ -160,7 +161,10 @@ STARVED = """
     print(kind, failed, done)
     assert failed and done
 """
-STARVING = ["unlimited", "growing", "coordinates", "batches", "compiled", "moving"]
+STARVING = [
+    *("unlimited", "growing", "coordinates", "batches", "moving"),
+    pytest.param("compiled", marks=needs_numba),
+]
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is not limited here")

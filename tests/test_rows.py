@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import oracles
 import orfit
-from conftest import WAYS, every_way, on
+from conftest import WAYS, every_way, needs_numba, on
 from orfit import small
 from orfit.learners.rows import Auto
 from orfit.memory import Latest, Principal, Random
@@ -20,7 +20,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
-@pytest.mark.parametrize("way", ["compiled", "coordinates"])
+@pytest.mark.parametrize("way", [pytest.param("compiled", marks=needs_numba), "coordinates"])
 @given(
     seeds,
     st.integers(1, 40),
@@ -83,6 +83,7 @@ def test_a_large_basis(rows, rng):
     assert np.abs(learner.memory.U.T @ learner.memory.U - np.eye(60)).max() <= 1e-12
 
 
+@needs_numba
 def test_which_way_is_in_use(rng):
     """Few rows do not wait for the compiler; many gradients of many parameters go together."""
     learner = orfit.ORFit(orfit.Linear(8), 3, rows=Auto(compiled_rows=30, when_ready=False))
@@ -135,6 +136,7 @@ def test_without_numba_there_is_the_plain_way():
     assert run.stdout.startswith("plain\nrows='compiled' is not possible here: numba is not inst")
 
 
+@needs_numba
 def test_what_the_loop_leaves_to_the_plain_path(rng):
     """Numbers whose fourth power is none, several outputs that share one w, a nonlinear model."""
     learner = on(WAYS["compiled"])(orfit.Linear(4), 2)
@@ -148,11 +150,12 @@ def test_what_the_loop_leaves_to_the_plain_path(rng):
     assert learner.memory.rank == 3
 
 
-def test_read_only_input_is_learned_and_left_alone(rng):
+@every_way
+def test_read_only_input_is_learned_and_left_alone(rows, rng):
     X, y = rng.standard_normal((5, 4)), rng.standard_normal(5)
     before = X.copy()
     X.flags.writeable = False
-    learner = on(WAYS["compiled"])(orfit.Linear(4), 2)
+    learner = on(rows)(orfit.Linear(4), 2)
     learner.learn_each(X, y)
     assert (X == before).all()
 
@@ -419,10 +422,9 @@ def played(seed, tmp_path, rows):
 
 @pytest.mark.parametrize("seed", range(16))
 def test_whatever_comes_after_whatever_all_ways_agree(seed, tmp_path):
-    compiled, together, plain = (
-        played(seed, tmp_path, WAYS[way]) for way in ("compiled", "coordinates", "plain")
-    )
-    for learner in (compiled, together):
+    learners = {way: played(seed, tmp_path, rows) for way, rows in WAYS.items()}
+    plain = learners.pop("plain")
+    for learner in learners.values():
         assert np.abs(learner.w - plain.w).max() <= 1e-9 * max(1.0, np.abs(plain.w).max())
         assert learner.memory.sigma == pytest.approx(plain.memory.sigma, rel=1e-9)
         U = learner.memory.U

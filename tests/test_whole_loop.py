@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orfit
+from conftest import needs_numba
 from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
 from orfit.memory import Dense
@@ -27,6 +28,7 @@ def rows_of(kind, n, p, rng):
     return X
 
 
+@needs_numba
 @given(
     seeds,
     st.integers(1, 13),

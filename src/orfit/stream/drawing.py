@@ -17,6 +17,7 @@ from orfit.stream.markup import Html
 SIZE = 5.0, 2.9  # inches: at the width of a phone its letters can still be read
 FEW = 30  # points up to which each is marked
 ORDERS = 30.0  # the largest over the least, from which an axis is logarithmic
+LEAST = 0.02  # of an axis of shares, or so much is added to either end
 MOST = 1e100  # beyond, a number is not drawn
 SETTINGS: Any = {
     "svg.fonttype": "path",
@@ -115,7 +116,15 @@ def percent(axis: Any) -> None:
     """Let y be shares."""
     from matplotlib.ticker import FuncFormatter
 
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:.4g} %"))
+    low, high = axis.get_ylim()
+    if high - low < LEAST:
+        low, high = low - LEAST, high + LEAST
+    axis.set_ylim(max(-0.01, low), min(1.01, high))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: _share(y)))
+
+
+def _share(y: float) -> str:
+    return f"{100 * y:.4g} %" if -1e-9 < y < 1 + 1e-9 else ""
 
 
 def legend(figure: Any, columns: int = 3) -> None:

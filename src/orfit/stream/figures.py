@@ -75,7 +75,7 @@ def scores(session: Session, target: int) -> Html | None:
     window = session.scores.window
     lasts = [f"{LABELS.get(name, name)} {_last(y)}" for name, y in curves.items()]
     better = "Higher is better." if shares else "In the units of the target; lower is better."
-    title = f"{TITLES[measure]} over time" + _of(session, target)
+    title = f"{TITLES[measure][0].upper()}{TITLES[measure][1:]} over time" + _of(session, target)
     svg = drawing.drawn(f"scores{target}", f"{title}, at the end: {', '.join(lasts)}", paint)
     means = f"Each point: of up to {window:,} rows before it. {better}"
     return markup.figure(svg, title + ".", " ".join([means, *cut]))
@@ -157,7 +157,7 @@ def inside(session: Session, target: int) -> Html | None:
         axis.axhline(0.95, color=GREY, linestyle="--", label="95 %")
         axis.plot(x, y, color=BLUE, marker=drawing.marker(y), markersize=3, label="inside")
         least = min(float(np.nanmin(y)), float(np.nanmin(low)))
-        axis.set_ylim(max(0.0, least - 0.02), 1.005)
+        axis.set_ylim(least - 0.02, 1.005)
         axis.set_ylabel("share of rows")
         drawing.over_rows(axis, x)
         drawing.percent(axis)
@@ -212,7 +212,7 @@ def spectrum(session: Session) -> Html | None:
     left = np.linalg.svd(root, compute_uv=False) * math.sqrt(float(memory.given.prior))
     return _bars(
         "What is left to know",
-        "beside the beginning",
+        "left (1: all)",
         left[::-1],
         "Along each direction, the best known first: by how much the parameters may still be off, "
         "beside 1, where nothing was known.",
@@ -292,4 +292,4 @@ def choices(session: Session, name: str, title: str, levels: dict[float, str]) -
 
     last = y[np.isfinite(y)][-1]
     svg = drawing.drawn(f"{name}-chosen", f"{title}, over time; at the end {levels[last]}", paint)
-    return markup.figure(svg, title + ".", "")
+    return markup.figure(svg, title + ".", "Which value was in use.")

@@ -24,16 +24,16 @@ header { padding-top: 1.5rem; }
 h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .25rem; }
 h2 { font-size: 1.2rem; margin: 0 0 .5rem; }
 p { max-width: 46rem; margin: 0 0 .75rem; }
+header p { max-width: none; }
 section { margin: 1.25rem 0; padding: 1rem; background: var(--card);
   border: 1px solid var(--rule); border-radius: .5rem; }
 .soft, figcaption, caption { color: var(--soft); font-size: .9rem; }
 .advice { border-left: .25rem solid var(--mark); padding-left: .75rem; }
-.figures { display: grid; gap: 1rem;
+.figures { display: grid; gap: 1rem; margin-bottom: .75rem;
   grid-template-columns: repeat(auto-fill, minmax(min(100%, 28rem), 1fr)); }
 .beside { display: flex; flex-wrap: wrap; gap: 0 1rem; }
-.beside > * { min-width: 0; flex: 3 1 min(100%, 36rem); }
-.beside > * + * { flex: 2 1 min(100%, 26rem); }
-.beside .figures { grid-template-columns: minmax(0, 1fr); }
+.beside > * { min-width: 0; flex: 3 1 min(100%, 40rem); }
+.beside > * + * { flex: 2 1 min(100%, 24rem); }
 figure { margin: 0; min-width: 0; }
 figure svg { display: block; width: 100%; height: auto; background: #fff;
   border: 1px solid var(--rule); border-radius: .35rem; }
@@ -42,7 +42,7 @@ figcaption strong { color: var(--ink); }
 .box { overflow-x: auto; max-width: 100%; margin: 0 0 1rem; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
 caption { text-align: left; padding-bottom: .25rem; }
-th, td { padding: .25rem .9rem .25rem 0; text-align: left; vertical-align: top;
+th, td { padding: .25rem .75rem .25rem 0; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--rule); }
 thead th { font-weight: 600; white-space: nowrap; }
 tbody th { font-weight: 400; min-width: 7.5rem; max-width: 22rem; overflow-wrap: anywhere; }

@@ -81,12 +81,18 @@ def _predicted(session: Session) -> Iterator[Html]:
             f"On {kept:,} rows{of} that were set aside and never learned, by what is known now"
         )
         told.append(_scores(session, caption, {"": session.on_held()}))
-    drawn = _drawn(figures.scores(session, i) for i in _shown(session))
-    yield (
-        markup.beside([*told], drawn)
-        if len(_shown(session)) == 1
-        else Html("".join([*told, drawn]))
-    )
+        told.append(
+            say(
+                "They are of the whole stream, its beginning too: where it has moved, who follows "
+                "it is worse on them.",
+                kind="soft",
+            )
+        )
+    drawn = [figures.scores(session, i) for i in _shown(session)]
+    if len(drawn) == 1 and drawn[0] is not None:
+        yield markup.beside(told, drawn[0])
+    else:
+        yield from (*told, _drawn(drawn))
     more = len(session.encoding.choice.targets) - TARGETS
     if more > 0:
         yield say(f"There are {more} more targets, which have no figures.", kind="soft")
@@ -107,10 +113,15 @@ def _scores(session: Session, caption: str, boards: dict[str, dict[str, Any]]) -
         for i, target in enumerate(targets):
             cells = [label, *([target] if len(targets) > 1 else [])]
             for measure in measures:
-                cells += [number(told[method][measure][i]) for told in boards.values()]
+                cells += [_score(measure, told[method][measure][i]) for told in boards.values()]
             lines.append(cells)
     names = len(head) - len(measures) * len(boards)
     return table(caption, head, lines[:LINES], names=names, marked=len(targets))
+
+
+def _score(measure: str, value: float) -> str:
+    """Four digits of an amount; four decimals of what is at most 1, unless it is far below."""
+    return number(value, ".4g" if measure in ("rmse", "mae") or value < -10 else "z.4f")
 
 
 def _doing(session: Session) -> Iterator[Html]:
@@ -152,13 +163,12 @@ def _sure(session: Session) -> Iterator[Html]:
 def _forgotten(session: Session) -> Iterator[Html]:
     if session.learner.meter is None:
         return
-    targets, scale = session.encoding.choice.targets, 1.0
     if session.classify:
         unit = "in units of a class's score, which is 1 for the class that came and 0 for others"
-    elif len(targets) > 1:
+    elif len(session.encoding.choice.targets) > 1:
         unit = "in standard deviations of each target, as the first rows had them"
     else:
-        unit, scale = "in the units of the target", float(session.encoding.target.scale[0])
+        unit = "in the units of the target"
     yield say(
         "Learning a row changes what is said of all rows before. Here is by how much, over all "
         f"that were ever learned, {unit}. No row was kept for this: random sums tell it, and the "
@@ -175,7 +185,7 @@ def _forgotten(session: Session) -> Iterator[Html]:
                 session,
                 "change",
                 "How far past predictions have moved",
-                scale,
+                tables.unit(session),
                 "What is predicted of a past row now, minus what was predicted when it had just "
                 "been learned.",
             ),
@@ -183,7 +193,7 @@ def _forgotten(session: Session) -> Iterator[Html]:
                 session,
                 "error",
                 "Error on all of the past",
-                scale,
+                tables.unit(session),
                 "What is predicted of a past row now, minus its target.",
             ),
         ]
@@ -254,11 +264,14 @@ def _chosen(session: Session) -> Iterator[Html]:
         how = "given" if given else "chosen"
         turns = np.flatnonzero(np.diff(y_known)) + 1
         since = f"row {x_known[turns[-1]]:,.0f}" if len(turns) else "the beginning"
-        lines.append([name, now_said, how, since, f"{len(turns)}"])
+        seen = [since, f"{len(turns)}"] if len(y_known) else ["–", "–"]
+        lines.append([name, now_said, how, *seen])
         if 1 < len(said) <= LEVELS:
             drawn.append(figures.choices(session, name, name.capitalize(), said))
         elif len(said) > LEVELS:
-            drawn.append(figures.course(session, name, name.capitalize(), ""))
+            drawn.append(
+                figures.course(session, name, name.capitalize(), "Which value was in use.")
+            )
     yield table(
         "Now", ["setting", "is", "how", "since", "changes seen"], lines, names=1, numbers=False
     )

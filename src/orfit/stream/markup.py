@@ -48,7 +48,8 @@ thead th { font-weight: 600; white-space: nowrap; }
 tbody th { font-weight: 400; min-width: 7.5rem; max-width: 22rem; overflow-wrap: anywhere; }
 td { max-width: 44rem; }
 .numbers td, .numbers thead th:not(.name) { text-align: right; white-space: nowrap; }
-.numbers td.name { text-align: left; white-space: normal; min-width: 6rem; }
+.numbers td.name { text-align: left; white-space: normal; min-width: 6rem; max-width: 22rem;
+  overflow-wrap: anywhere; }
 @media (max-width: 40rem) {
   header, main { padding: 0 .6rem; }
   header { padding-top: 1rem; }

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from orfit.meter.reading import Reading
 from orfit.stream.session import Session
 
 TITLES = {
@@ -82,22 +83,25 @@ def facts(session: Session) -> list[tuple[str, str]]:
     told.append(("S/R", f"{number(health.surprise, '.3g')} (1: as sure as noise lets it be)"))
     if (meter := learner.meter) is not None and session.scores.rows:
         change, error = meter.change.rms, meter.error.rms
-        unit = float(np.sqrt(np.mean(np.square(session.encoding.target.scale))))
-        told.append(
-            (
-                "forgotten",
-                f"past predictions moved by {number(unit * change.value)} "
-                f"({number(unit * change.low)} to {number(unit * change.high)}) RMS",
-            )
-        )
-        told.append(
-            (
-                "error on all of the past",
-                f"{number(unit * error.value)} "
-                f"({number(unit * error.low)} to {number(unit * error.high)}) RMS",
-            )
-        )
+        told.append(("forgotten", f"past predictions moved by {_reading(session, change)}"))
+        told.append(("error on all of the past", _reading(session, error)))
     return told
+
+
+def unit(session: Session) -> float:
+    """What the meter's readings are times: a single target's own unit.
+
+    Several may have as many units: there, readings are in standard deviations of the first rows.
+    """
+    scale = session.encoding.target.scale
+    return float(scale[0]) if len(scale) == 1 else 1.0
+
+
+def _reading(session: Session, of_it: Reading) -> str:
+    times = unit(session)
+    value, low, high = (number(times * each) for each in (of_it.value, of_it.low, of_it.high))
+    several = " standard deviations" if len(session.encoding.choice.targets) > 1 else ""
+    return f"{value} ({low} to {high}){several} RMS"
 
 
 def kind_of(session: Session) -> str:

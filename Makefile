@@ -27,8 +27,8 @@ test: .venv/dev
 test-core: .venv-core/ready
 	.venv-core/bin/pytest -n 2
 
-# The same without the files on the numbers of long streams. They take half of the time, and take
-# the plain steps in `make test` too: what a missing extra breaks shows in the other files.
+# The same without the files on the numbers of long streams: nearly half of the time, and mostly in
+# ways that `make test` tests by name too. An import that fails shows in the other files.
 long = degenerate rounding tail uncertainty wheel windup
 test-core-short: .venv-core/ready
 	.venv-core/bin/pytest -n 2 $(long:%=--ignore=tests/test_%.py)

@@ -192,7 +192,7 @@ class Guesses:
     def _put(self, residual: Array, variance: Array, u: Array, unscored: int = 0) -> None:
         """Let these be what waits to be counted, of which the last are not yet in `error`."""
         n = len(u)
-        waiting = np.empty((max(n, WAITING), self._waiting.shape[1]))
+        waiting = np.empty((max(n, WAITING), len(self) * (1 + self.columns)))
         waiting[:n, : len(self.noises)], waiting[:n, len(self.noises) :] = variance, residual
         self._waiting, self._wait, self._scored = waiting, n, n - unscored
         self._together = ((0, u),) if n else ()
@@ -259,12 +259,10 @@ class Guesses:
 
     def grow(self, growth: Growth) -> None:
         """More heads, as if all their labels so far had been zero."""
-        waiting = [
-            (growth.wide(r, 1), S, None if u is None else growth.wide(u, 1))
-            for r, S, u in self._waiting[: self._blocks]
-        ]
+        residual, variance, u = self._everything_waiting()
+        unscored = self._wait - self._scored
         self.columns, self.spread = self.columns + growth.more_heads, growth.wide(self.spread, 1)
-        self._wait(waiting, self._scored)
+        self._put(growth.wide(residual, 1), variance, growth.wide(u, 1), unscored)
 
     def settings(self) -> dict[str, Any]:
         """The arguments to make these again."""

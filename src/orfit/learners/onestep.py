@@ -197,6 +197,13 @@ class OneStep(Learner):
         scale = self._reading(lambda: self.guesses.scale)
         return float(scale[0]) if self.model.heads is None else scale.copy()
 
+    @property
+    def until_decision(self) -> int:
+        """After so many rows another guess may be chosen; until then `scale` belongs to the
+        variances that updates tell.
+        """
+        return self._reading(lambda: self.guesses.until_decision)
+
     def health(self) -> Health:
         """How it is doing: is m enough, does the system move, are residuals noise?"""
         return self._reading(self._health)

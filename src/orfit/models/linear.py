@@ -45,7 +45,6 @@ class Linear(Defaults):
     ) -> None:
         self._features_size = door.count("size", size)
         self.heads = None if heads is None else door.count("heads", heads)
-        self._heads = () if self.heads is None else (self.heads,)
         if features is not None and not callable(features):
             raise ValueError("features must be a function from a batch of inputs to its features")
         self.bias = door.flag("bias", bias)
@@ -73,7 +72,8 @@ class Linear(Defaults):
         phi = self.phi(X, dtype)
         # One gradient is one row, so G has contiguous columns.
         rows = phi if phi.ndim == 2 else np.swapaxes(phi, 1, 2).reshape(-1, self.size)
-        return (len(phi), *phi.shape[2:], *self._heads), rows.T
+        heads = () if self.heads is None else (self.heads,)
+        return (len(phi), *phi.shape[2:], *heads), rows.T
 
     def grown(self, size: int | None, heads: int | None) -> tuple["Linear", int]:
         """One like this with more features or heads, and where the parameters of those begin."""

@@ -163,10 +163,15 @@ class Session:
 
     def _learned(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
         """What was predicted of each row before it was learned, and the standard deviation."""
-        scale = np.atleast_1d(self.learner.scale)
-        updates = self.learner.learn_each(phi, wanted)
-        std = np.sqrt(scale * updates.variance[:, None])
-        made = updates.prediction.reshape(len(phi), -1)
+        done, parts, spreads = 0, [], []
+        while done < len(phi):  # a scale belongs to the guess that is in use
+            rows = slice(done, done + self.learner.until_decision)
+            scale = np.atleast_1d(self.learner.scale)
+            updates = self.learner.learn_each(phi[rows], wanted[rows])
+            spreads.append(np.sqrt(scale * updates.variance[:, None]))
+            parts.append(updates.prediction.reshape(len(updates), -1))
+            done += len(updates)
+        made, std = np.vstack(parts), np.vstack(spreads)
         if self.classify:
             return _decided(made), std
         return self._in_units(made), std * self._unit

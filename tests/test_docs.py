@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXTRAS = {"torch": "torch", "sklearn": "sklearn", r"orfit\.stream": "pyarrow"}
 
 
 # The guide is run below, where what it prints is looked at: it is the longest.
@@ -17,8 +18,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     scope, blocks = {}, BLOCK.findall(page.read_text())
-    for package in ("torch", "sklearn"):  # a page that shows an extra needs it
-        if any(re.search(rf"^\s*(?:import|from) {package}\b", b, re.MULTILINE) for b in blocks):
+    for name, package in EXTRAS.items():  # a page that shows an extra needs it
+        if any(re.search(rf"^\s*(?:import|from) {name}\b", b, re.MULTILINE) for b in blocks):
             pytest.importorskip(package)
     for block in blocks:
         exec(compile(block, page.name, "exec"), scope)

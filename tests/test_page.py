@@ -52,7 +52,7 @@ def block(columns):
     n = len(next(iter(columns.values())))
     arrays = {name: pa.array(values) for name, values in columns.items()}
     place = np.arange(n)
-    return Block(arrays, "rows.csv", "line", place + 2, place, Position(), Position(records=n))
+    return Block(arrays, "rows.csv", "line", place + 2, place, place, Position(), Position(0, n))
 
 
 def learned(columns, choice, options, every=100):
@@ -64,7 +64,7 @@ def learned(columns, choice, options, every=100):
         first, left = left.split(every)
         session.learn([first])
     session.learn([left])
-    session.bookmarks.files.append(Input(f"/data/{SCRIPT}.csv", 0, "", whole.end))
+    session.bookmarks.files.append(Input(f"/data/{SCRIPT}.csv", whole.end, 0, ""))
     return session
 
 

@@ -183,7 +183,7 @@ def test_what_cannot_be_run_is_said_in_a_sentence(arguments, sentence, capsys, t
 def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert cli.main(["reproduce", "limited"]) == 2
-    assert "pip install '.[experiments]'" in capsys.readouterr().err
+    assert "pip install '.[cli]'" in capsys.readouterr().err
 
 
 def test_a_setting_goes_to_those_that_have_it(tmp_path, capsys):

@@ -73,7 +73,9 @@ def learn(
     ] = None,
     forgetting: Annotated[
         str | None,
-        typer.Option(help="By how much the past fades with each row, or auto (auto; classes: 1)."),
+        typer.Option(
+            help="By how much the past fades with each row; auto compares some (1: not at all)."
+        ),
     ] = None,
     versus: Annotated[
         str | None, typer.Option(help="Others that learn the same rows: sgd, rls, one-step.")
@@ -104,6 +106,7 @@ def learn(
     and ends with the same result, bit for bit.
     """
     from rich.console import Console
+    from threadpoolctl import threadpool_limits
 
     from orfit.stream import live, tables
     from orfit.stream.run import Run, Saving
@@ -121,7 +124,9 @@ def learn(
     run = Run(inputs, view, Saving(checkpoint, **options.every(every)), format, delimiter)
     before = session.rows if session else 0
     try:
-        session = run.learn(session, choice, setup_)
+        # Matrices are small here: threads of BLAS would wait for each other more than they work.
+        with threadpool_limits(1):
+            session = run.learn(session, choice, setup_)
     except OSError as error:
         print(
             f"orfit: {checkpoint or 'the input'}: {error}; a checkpoint that was there is whole",

@@ -40,7 +40,8 @@ class Block:
     columns: by name, pyarrow arrays of one length: numbers, texts, dates or truths, null where a
         value is missing.
     name: of the input. unit: what `lines` counts, "line" or "row".
-    lines: for each row, where it stands. records: for each row, which it is, counted from `start`.
+    lines: for each row, where it stands. offsets: where it begins, as in `Position`.
+    records: for each row, which it is, counted from `start`.
     malformed: what could not be made a row, among them or after them.
     start: where `records` are counted from. end: where reading goes on after all of this.
     """
@@ -49,6 +50,7 @@ class Block:
     name: str
     unit: str
     lines: Array
+    offsets: Array
     records: Array
     start: Position
     end: Position
@@ -66,7 +68,7 @@ class Block:
         next_record = int(self.records[rows])
         first = replace(
             self._rows(0, rows),
-            end=replace(self.start, records=next_record),
+            end=Position(self.start.file, int(self.offsets[rows]), 0, int(self.lines[rows])),
             malformed=tuple(one for one in self.malformed if one.record < next_record),
         )
         others = tuple(one for one in self.malformed if one.record > next_record)
@@ -75,4 +77,5 @@ class Block:
     def _rows(self, start: int, stop: int) -> "Block":
         columns = {name: column[start:stop] for name, column in self.columns.items()}
         rows = slice(start, stop)
-        return replace(self, columns=columns, lines=self.lines[rows], records=self.records[rows])
+        of_rows = {name: getattr(self, name)[rows] for name in ("lines", "offsets", "records")}
+        return replace(self, columns=columns, **of_rows)

@@ -65,6 +65,7 @@ class Parquet:
                     name=self.name,
                     unit="row",
                     lines=np.arange(row + 1, row + count + 1),
+                    offsets=np.arange(row, row + count),
                     records=np.arange(count),
                     start=Position(start.file, row, 0, row + 1),
                     end=Position(start.file, row + count, 0, row + count + 1),

@@ -94,6 +94,7 @@ class Text(ABC):
                     name=self.name,
                     unit="line",
                     lines=piece.lines[records],
+                    offsets=piece.offset + piece.starts[records],
                     records=records,
                     start=Position(start.file, piece.offset, 0, piece.line),
                     end=Position(start.file, piece.end, 0, piece.end_line),

@@ -188,7 +188,7 @@ class Run:
             self.view.begun(self.session, again=True)
         first: list[Reading] = []  # what is read before it is known how to learn it
         for index, file in enumerate(self.files):
-            mark = None if file.live else bookmarks.of(file.path)
+            mark = None if file.live else self._found(file.path, bookmarks)
             at = Position() if mark is None else bookmarks.files[mark].position
             reading = Reading(index, mark, file.live)
             blocks = file.source.blocks(at, **self._hints())
@@ -213,6 +213,13 @@ class Run:
         if self.session is None and any(reading.rows for reading in first):
             self._begin(first, choice, options, bookmarks)
             self._learn_all(first)
+
+    def _found(self, path: str, bookmarks: Bookmarks) -> int:
+        known = len(bookmarks.files), bookmarks.named(path)
+        mark = bookmarks.of(path)
+        if mark == known[0] and known[1]:
+            self.view.notice(f"{path} is not what was read under this name: all its rows are new")
+        return mark
 
     def _hints(self) -> dict[str, Any]:
         """What helps to read: which columns are wanted, which are numbers."""
@@ -243,7 +250,8 @@ class Run:
             for text in self.session.learn(part.blocks):
                 self.view.notice(text)
             if part.mark is not None:
-                self.session.bookmarks.put(part.mark, part.end)
+                path = self.files[part.file].path
+                self.session.bookmarks.put(part.mark, path, part.end)
             self.view.learned(self.session, self._share(part.file, part.end))
             if self._due():
                 self._save()

@@ -102,7 +102,7 @@ class Session:
         fit, why = setup.fitted(given, X, Y, options.seed)
         phi = fit.features.make(X)
         size, heads = phi.shape[1], Y.shape[1] if choice.classify or Y.shape[1] > 1 else None
-        learner = setup.make_learner(options, fit, size, heads, choice.classify, long)
+        learner = setup.make_learner(options, fit, size, heads, long)
         rivals = {name: setup.make_rival(name, size, heads, phi) for name in options.versus}
         return cls(options, encoding, fit.features, learner, rivals, why)
 
@@ -124,7 +124,8 @@ class Session:
             self.whole = False
             self._learn(X, Y, where)
             self.whole = True
-        return notices + [str(each.message) for each in told]
+        advice = [str(w.message) for w in told if w.category.__module__.startswith("orfit.")]
+        return notices + advice
 
     def _learn(self, X: Array, Y: Array, where: list[str]) -> None:
         before = self.rows

@@ -45,7 +45,7 @@ class Setup:
     budget: int = 500_000_000
     noise: float | str = "auto"
     tail: bool | str = "auto"
-    forgetting: float | str = "auto"
+    forgetting: float | str = 1.0
     probes: int = 32
     versus: tuple[str, ...] = ()
     holdout: float = 0.0
@@ -136,15 +136,11 @@ def fitted(given: Features | None, X: Array, Y: Array, seed: int) -> tuple[Fit, 
     )
 
 
-def make_learner(
-    setup: Setup, fit: Fit, size: int, heads: int | None, classify: bool, long: bool
-) -> OneStep:
+def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, long: bool) -> OneStep:
     """The learner for so many features: exact, or on as many directions as are worth it."""
-    # The past of a class that does not come for a while must stay: there λ is 1.
-    forgetting = 1.0 if classify and setup.forgetting == "auto" else setup.forgetting
-    memories = 4 if forgetting == "auto" else 1
+    memories = 4 if setup.forgetting == "auto" else 1
     model = Linear(size, heads=heads, bias=True)
-    settings: dict[str, Any] = {"forgetting": forgetting}
+    settings: dict[str, Any] = {"forgetting": setup.forgetting}
     settings["meter"] = Meter(setup.probes, setup.seed) if setup.probes else None
     settings["rows"] = Auto(compiled_rows=0) if long else "auto"
     whole = 8 * memories * model.size**2

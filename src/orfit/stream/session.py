@@ -221,8 +221,9 @@ class Session:
     def predict(self, block: Block) -> Predictions:
         """What is predicted of rows that are not learned; their targets need not be there.
 
-        With lags they follow what was learned last; where there is no target, what is predicted
-        stands for it.
+        With lags they follow what came last, and are themselves the past of the next: a session
+        that is to learn on is loaded again. Where there is no target, what is predicted stands for
+        it.
         """
         targets = all(name in block.columns for name in self.encoding.choice.targets)
         encoded = self.encoding.encode(block, targets=targets and self.lags is not None)

@@ -50,6 +50,7 @@ test-slow: .venv/dev
 
 bench: .venv/bench
 	.venv/bin/python benchmarks/run.py
+	.venv/bin/python benchmarks/command.py
 
 bench-streams: .venv/bench
 	.venv/bin/python benchmarks/streams.py

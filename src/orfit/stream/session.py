@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,9 +115,13 @@ class Session:
         self.skipped += sum(each.skipped for each in encoded)
         self.skipped += sum(len(block.malformed) for block in blocks)
         notices = [text for each in encoded for text in each.notices]
-        where = [b.where(row) for b, each in zip(blocks, encoded, strict=True) for row in each.rows]
-        if not where:
+        if not any(len(each.rows) for each in encoded):
             return notices
+
+        def where(row: int) -> str:
+            found = [(b, i) for b, e in zip(blocks, encoded, strict=True) for i in e.rows]
+            return found[row][0].where(found[row][1])
+
         X, Y = np.vstack([each.X for each in encoded]), np.vstack([each.Y for each in encoded])
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
@@ -127,7 +131,7 @@ class Session:
         advice = [str(w.message) for w in told if w.category.__module__.startswith("orfit.")]
         return notices + advice
 
-    def _learn(self, X: Array, Y: Array, where: list[str]) -> None:
+    def _learn(self, X: Array, Y: Array, where: Callable[[int], str]) -> None:
         before = self.rows
         aside = self.held.chosen(before, len(X))
         self.rows += len(X)
@@ -142,7 +146,7 @@ class Session:
             made, std = self._learned(phi, wanted)
         except ValueError as error:
             row = int(np.flatnonzero(~aside)[self.learner.seen - seen])
-            raise StreamError(f"{where[row]}: {error}") from None
+            raise StreamError(f"{where(row)}: {error}") from None
         told = [made, *(self._of_rival(name, phi, wanted) for name in self.rivals)]
         told += [self._in_units(each.made(Y)) for each in self.baselines]
         truth = self._in_units(Y)

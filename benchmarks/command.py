@@ -1,0 +1,75 @@
+"""`orfit learn` beside `learn_each` on the same rows in memory: what reading and scoring cost."""
+
+import argparse
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from threadpoolctl import threadpool_limits
+
+import orfit
+from orfit.stream.encoding import Choice
+from orfit.stream.run import Run
+from orfit.stream.session import Session
+from orfit.stream.setup import Setup
+from orfit.stream.source import Source
+
+COLUMNS = 20
+
+
+class Silent:
+    def waiting(self, rows, wanted): ...
+    def begun(self, session, again): ...
+    def learned(self, session, share): ...
+    def notice(self, text): ...
+    def saved(self, session, path): ...
+
+
+def written(path, rows):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((rows, COLUMNS)) @ rng.standard_normal((COLUMNS, COLUMNS)) / 4
+    y = np.sin(X[:, 0]) + X @ rng.standard_normal(COLUMNS) + 0.1 * rng.standard_normal(rows)
+    pq.write_table(pa.table({f"x{i}": x for i, x in enumerate(X.T)} | {"y": y}), path)
+
+
+def compared(path, features):
+    """Seconds of the command, and of learn_each alone."""
+    choice, options = Choice(("y",)), Setup(features=features)
+    run = Run([str(path)], Silent())
+    start = time.perf_counter()
+    session = run.learn(None, choice, options)
+    command = time.perf_counter() - start
+    blocks = list(Source.of([str(path)]).blocks())
+    few = [blocks[0].split(options.warmup)[0]]
+    learner = Session.begun(choice, options, few, long=True).learner
+    encoded = [session.encoding.encode(block) for block in blocks]
+    phi = session.features.make(np.vstack([each.X for each in encoded]))
+    y = np.vstack([each.Y for each in encoded])[:, 0]
+    start = time.perf_counter()
+    learner.learn_each(phi, y)
+    return command, time.perf_counter() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=200_000, help="of raw columns")
+    parser.add_argument("--fourier-rows", type=int, default=10_000, help="of fourier:1000")
+    options = parser.parse_args()
+    orfit.warm_up()
+    print(f"{'features':<14}{'rows':>10}{'rows/s':>10}{'learn_each alone':>18}{'share':>8}")
+    with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
+        path = Path(folder) / "rows.parquet"
+        for features, rows in (("raw", options.rows), ("fourier:1000", options.fourier_rows)):
+            written(path, rows)
+            command, alone = compared(path, features)
+            told = (
+                f"{rows:>10,}{rows / command:>10,.0f}{rows / alone:>18,.0f}{alone / command:>8.2f}"
+            )
+            print(f"{features:<14}{told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

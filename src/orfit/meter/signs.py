@@ -8,7 +8,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 WORD = 64  # signs that one number makes
 
 
-def _mixed(numbers: Array) -> Array:
+def mixed(numbers: Array) -> Array:
     """Splitmix64: each number as another, of which every bit looks like chance."""
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         numbers = (numbers ^ (numbers >> np.uint64(shift))) * np.uint64(factor)
@@ -21,7 +21,7 @@ def signs(seed: int, first: int, count: int, probes: int) -> Array:
     They depend on the seed, the gradient's number and the probe's, and on nothing else.
     """
     words = np.arange(-(-probes // WORD), dtype=np.uint64)
-    keys = _mixed(_mixed(np.array([seed], np.uint64)) + words * np.uint64(GOLDEN))
+    keys = mixed(mixed(np.array([seed], np.uint64)) + words * np.uint64(GOLDEN))
     numbers = np.arange(first, first + count, dtype=np.uint64) * np.uint64(GOLDEN)
-    bits = _mixed(numbers[:, None] + keys).astype("<u8").view(np.uint8)
+    bits = mixed(numbers[:, None] + keys).astype("<u8").view(np.uint8)
     return 1.0 - 2.0 * np.unpackbits(bits, axis=1, count=probes, bitorder="little")

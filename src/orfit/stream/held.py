@@ -5,19 +5,16 @@ from typing import Any
 import numpy as np
 
 from orfit.door import Array
+from orfit.meter.signs import GOLDEN, mixed
 from orfit.schema import DOUBLE, Layout
 
 MOST = 10_000  # rows that are kept: of more, a random choice
 WORD = np.uint64
 
 
-def mixed(numbers: Array, seed: int) -> Array:
-    """64 random bits for each number (splitmix64), the same wherever a stream is taken up again."""
-    with np.errstate(over="ignore"):
-        z = (numbers.astype(WORD) + WORD(1)) * WORD(0x9E3779B97F4A7C15) + WORD(seed % 2**64)
-        z = (z ^ (z >> WORD(30))) * WORD(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> WORD(27))) * WORD(0x94D049BB133111EB)
-        return np.asarray(z ^ (z >> WORD(31)))
+def drawn(numbers: Array, seed: int) -> Array:
+    """64 random bits for each number, the same wherever a stream is taken up again."""
+    return mixed((numbers.astype(WORD) + WORD(1)) * WORD(GOLDEN) + WORD(seed % 2**64))
 
 
 class Held:
@@ -30,14 +27,14 @@ class Held:
     def chosen(self, first: int, rows: int) -> Array:
         """Which of so many rows, the first of this number, are set aside."""
         numbers = np.arange(first, first + rows)
-        return np.asarray(mixed(numbers, self.seed) < WORD(min(self.share, 0.999) * 2**64))
+        return np.asarray(drawn(numbers, self.seed) < WORD(min(self.share, 0.999) * 2**64))
 
     def keep(self, X: Array, Y: Array) -> None:
         """Set these aside."""
         room = MOST - len(self.X)
         self.X, self.Y = np.vstack([self.X, X[:room]]), np.vstack([self.Y, Y[:room]])
         numbers = np.arange(self.count, self.count + len(X))
-        for i, draw in enumerate(mixed(numbers, self.seed + 1)[room:], room):  # of many, each alike
+        for i, draw in enumerate(drawn(numbers, self.seed + 1)[room:], room):  # of many, each alike
             place = int(draw % WORD(self.count + i + 1))
             if place < MOST:
                 self.X[place], self.Y[place] = X[i], Y[i]

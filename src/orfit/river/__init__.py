@@ -1,0 +1,1 @@
+from orfit.river.regressor import ORFitRegressor

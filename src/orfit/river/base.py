@@ -53,6 +53,7 @@ class Estimator:
         settings = Settings(memory, noise, forgetting, scaling, features, fit_intercept, seed)
         settings.check()
         self._engine = Engine(settings, self._heads, self._centred)
+        self._names: dict[Any, int] = {}  # of heads, and which it is
 
     @property
     def learner(self) -> OneStep | None:
@@ -95,6 +96,11 @@ def many(w: Any, rows: int) -> Array | None:
     if (weights < 0).any():
         raise ValueError("w must not be negative")
     return weights
+
+
+def weight(w: Any) -> float:
+    """How many rows a row counts as."""
+    return 1.0 if type(w) is float and w == 1.0 else door.nonnegative("w", w)
 
 
 def label(y: Any) -> float:

@@ -145,10 +145,11 @@ class Engine:
         X, Y = self._X[rows, : inputs.columns], self._Y[rows] - self._offset
         if self.heads is None:
             Y = Y[:, 0]
+        weight = None if self._weights is None else self._weights[rows]
         if len(X) == 1:
-            learner.learn(inputs.make_one(X[0]), Y[0])
+            learner.learn(inputs.make_one(X[0]), Y[0], None if weight is None else weight[0])
         else:
-            learner.learn_each(inputs.make(X), Y)
+            learner.learn_each(inputs.make(X), Y, weight)
 
     def _make(self, basis: int) -> None:
         """Begin anew, with the scale of the first so many rows."""

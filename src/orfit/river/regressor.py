@@ -5,7 +5,8 @@ from typing import Any
 
 from river import base, proba, utils
 
-from orfit.river.base import Estimator, label, many, table
+from orfit import door
+from orfit.river.base import Estimator, label, many, table, weight
 
 
 class ORFitRegressor(Estimator, base.MiniBatchRegressor):
@@ -18,7 +19,7 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn one row, which counts as w rows."""
-        self._engine.learn(x, label(y), w)
+        self._engine.learn(x, label(y), weight(w))
 
     def predict_one(self, x: Mapping[Any, Any], with_dist: bool = False) -> Any:
         """The label that is expected; or with_dist its distribution, a `proba.Gaussian`."""
@@ -32,7 +33,7 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn the rows of a frame, one after another."""
         _, names, numbers = table(X)
-        labels = utils.dataframe.into_series(y).to_numpy()
+        labels = door.numbers("y", utils.dataframe.into_series(y).to_numpy())
         self._engine.learn_rows(names, numbers, labels, many(w, len(numbers)))
 
     def predict_many(self, X: Any) -> Any:

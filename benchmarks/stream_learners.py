@@ -59,6 +59,12 @@ def river_model(make, bias=False):
     return predictions
 
 
+def orfit_in_river():
+    from orfit.river import ORFitRegressor
+
+    return ORFitRegressor()
+
+
 def river_linear():
     from river import linear_model
 
@@ -157,6 +163,7 @@ LINEAR = {
     "RLS": orfit_rls(),
     "RLS λ=0.99": orfit_rls(forgetting=0.99),
     "RLS λ auto": orfit_rls(forgetting="auto"),
+    "ORFit in river": river_model(orfit_in_river),
     "river linear": river_model(river_linear),
     "river Bayes": river_model(river_bayes, bias=True),
     "river PA": river_model(river_passive_aggressive),

@@ -38,13 +38,17 @@ class Engine:
         self._learner: OneStep | None = None
         self._w: Any = None  # the learner's, since somebody asked
         rows = BLOCK if self._frozen else FIRST
-        self._X, self._Y = np.empty((rows, 0)), np.empty((rows, heads or 1))
+        self._X, self._Y = np.zeros((rows, 0)), np.zeros((rows, heads or 1))
         self._weights: Array | None = None  # of the rows, where one was given
         self._rows = self._learned = 0  # in the buffer, and of these
 
-    def learn(self, x: Mapping[Any, Any], y: Any, weight: float = 1.0) -> None:
-        """Take a row: x by name, y a number or one for each head."""
-        places, values = self.columns.read(x, new=True)
+    def read(self, x: Mapping[Any, Any]) -> tuple[Any, Any]:
+        """Where the features of a row belong, new ones too, and their values."""
+        return self.columns.read(x, new=True)
+
+    def learn(self, x: tuple[Any, Any], y: Any, weight: float) -> None:
+        """Take a row, as `read` gives it; y a number, or one for each head."""
+        places, values = x
         if len(self.columns) > self._X.shape[1]:
             self._widen()
         row = self._rows

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from orfit.door import Array
 from orfit.river.scale import Scale
 from orfit.river.settings import Settings
 
-FAR = 5.0  # standard deviations: the scale of a few rows cannot say more of a value than that
+FAR = 20.0  # standard deviations: beyond, a value has left the scale of so few rows
 MORE = 8  # columns at least, by which there are more at a time
 
 
@@ -33,7 +32,7 @@ class Inputs:
         self._scales = settings.scaling
         self._scale = Scale.of(X, sizes) if self._scales else Scale.none(self.columns)
         self._most = FAR if few and self._scales else math.inf
-        self._map: Any = settings.map()
+        self._map = settings.map()
         self._constant = np.zeros(int(settings.fit_intercept))
         self._front = len(self._constant) + (0 if self._map is None else self._map.count)
         self.room = self.columns  # for columns, of which the last may wait to be used

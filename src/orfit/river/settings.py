@@ -1,13 +1,12 @@
 """The parameters of an estimator, checked together: what is refused says so before any row."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from orfit import door
-from orfit.stream.features import KINDS
+from orfit.faces import learner_for
+from orfit.features import Drawn, Fourier, ReLU
 
-DRAWN = ("fourier",)  # features that are made from a seed
-COUNT = 300  # of them, unless told
+MAPS: dict[str, type[Drawn]] = {kind.kind: kind for kind in (Fourier, ReLU)}
 
 
 @dataclass(frozen=True)
@@ -19,26 +18,22 @@ class Settings:
     forgetting: float | str
     scaling: bool
     features: str | None
+    n_components: int
     fit_intercept: bool
     seed: int | None
 
     def check(self) -> None:
-        """Raise where a parameter is none; noise and forgetting are the learner's to check."""
-        door.count("memory", self.memory)
+        """Raise where one is not what it should be."""
+        learner_for(1, None, self.memory, noise=self.noise, forgetting=self.forgetting)
         door.flag("scaling", self.scaling)
         door.flag("fit_intercept", self.fit_intercept)
+        door.count("n_components", self.n_components)
         if self.seed is not None:
             door.count("seed", self.seed, least=0)
-        self.map()
+        if self.features is not None and self.features not in MAPS:
+            known = ", ".join(f'"{name}"' for name in MAPS)
+            raise ValueError(f"features must be None, {known}; it is {self.features!r}")
 
-    def map(self) -> Any:
+    def map(self) -> Drawn | None:
         """The map that makes features of a row's columns; None: they are the features."""
-        if self.features is None:
-            return None
-        name, _, count = str(self.features).partition(":")
-        if name not in DRAWN or not (count or "1").isdecimal():
-            raise ValueError(
-                f'features must be None, "fourier", or "fourier:N" with a number N of them; it is '
-                f"{self.features!r}"
-            )
-        return KINDS[name](int(count or COUNT), self.seed or 0)
+        return MAPS[self.features](self.n_components, self.seed or 0) if self.features else None

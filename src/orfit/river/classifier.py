@@ -17,8 +17,8 @@ LEAST = 1e-3  # that a class is thought probable, before all are made to add up 
 class ORFitClassifier(Estimator, base.MiniBatchClassifier):
     """Least squares for classes, in one pass, without forgetting: a class may be new at any time.
 
-    It has the parameters of `ORFitRegressor`, and takes features as that does. Classes share what is
-    remembered, so that many cost little more than two.
+    It has the parameters of `ORFitRegressor`, and takes features as that does. Classes share what
+    is remembered, so that many cost little more than two.
 
     Examples:
         >>> from orfit.river import ORFitClassifier
@@ -37,7 +37,7 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
         """Learn a row, which counts as w rows; a class that is new joins."""
-        row, counts = self._engine.read(x), weight(w)
+        counts, row = weight(w), self._engine.read(x)
         head = self._head(y)
         ones = np.zeros(len(self._names))
         ones[head] = 1.0

@@ -50,7 +50,7 @@ class Columns:
             raise ValueError(f"x must be a dictionary of features; it is {x!r}") from None
         numbers = {name: number(name, value) for name, value in named if value is not None}
         for name, value in numbers.items():
-            if value != value:  # NaN is absent, as None is
+            if math.isnan(value):  # absent, as None is
                 continue
             place = self.places.get(name)
             if place is None:
@@ -68,7 +68,7 @@ class Columns:
         return place
 
     def join(self, names: Iterable[Any], X: Array) -> list[int]:
-        """The places of the columns of a table, new ones too; a column of NaN alone has none: -1."""
+        """The places of a table's columns, new ones too; a column of NaN alone has none: -1."""
         made = []
         for name, column in zip(names, X.T, strict=True):
             place = self.places.get(name, -1)

@@ -97,7 +97,7 @@ class Engine:
         return f + self._offset, np.atleast_1d(s)
 
     def predict_rows(self, names: list[Any], X: Array) -> Any:
-        """f of many rows, (n, heads); None before the first row was learned."""
+        """Of many rows the same, (n, heads); None before the first row was learned."""
         if self.learner is None:
             return None
         places = np.array([self.columns.places.get(name, -1) for name in names], int)
@@ -201,7 +201,7 @@ class Engine:
     def _widen(self) -> None:
         """Room for the features that there are, and some more."""
         n = len(self.columns)
-        room = n if not self._rows else n + n // 2
+        room = n + n // 2 if self._X.shape[1] else n
         self._X = np.pad(self._X, ((0, 0), (0, room - self._X.shape[1])), constant_values=math.nan)
 
     def _weigh(self, rows: Any, weights: Any) -> None:

@@ -13,8 +13,8 @@ from orfit.river.values import label, weight
 class ORFitMultiTargetRegressor(Estimator, base.MultiTargetRegressor):
     """Least squares for several labels at once, in one pass, without forgetting.
 
-    It has the parameters of `ORFitRegressor`, and takes features as that does. The targets are those
-    of the first row; they share what is remembered, so that many cost little more than one.
+    It has the parameters of `ORFitRegressor`, and takes features as that does. The targets are
+    those of the first row; they share what is remembered, so that many cost little more than one.
 
     Examples:
         >>> from orfit.river import ORFitMultiTargetRegressor
@@ -37,10 +37,12 @@ class ORFitMultiTargetRegressor(Estimator, base.MultiTargetRegressor):
                 f"{list(y)}"
             )
         numbers, counts = [label(y[name]) for name in names], weight(w)
-        if not self._names:
-            self._names = names
-            self._engine = Engine(self._engine.settings, len(names), self._centred)
-        self._engine.learn(self._engine.read(x), numbers, counts)
+        engine = self._engine
+        if not self._names:  # now it is known how many there are
+            engine = Engine(engine.settings, len(names), self._centred)
+        row = engine.read(x)
+        self._names, self._engine = names, engine
+        engine.learn(row, numbers, counts)
 
     def predict_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """The labels that are expected; nothing before the first row."""

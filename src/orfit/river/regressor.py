@@ -14,14 +14,15 @@ from orfit.river.values import label, labels, table, weight, weights
 class ORFitRegressor(Estimator, base.MiniBatchRegressor):
     """Least squares in one pass, without forgetting, for streams as they come.
 
-    Features need no scaler, and may come and go: an absent one, or None, is its mean where it was in
-    all of the first rows, else 0; one that is new joins, as if it had been 0 before. Text is
+    Features need no scaler, and may come and go: an absent one, or None, is its mean where it was
+    in all of the first rows, else 0; one that is new joins, as if it had been 0 before. Text is
     refused: `preprocessing.OneHotEncoder` makes numbers of it.
 
     memory: m, the directions that are kept. Up to 5 m features all of them are, which is recursive
         least squares; with more, the principal m.
-    noise: the variance of the noise in y, against a prior of variance 1 on the weight of each scaled
-        feature; "auto" tries eight powers of ten side by side and uses what predicted best lately.
+    noise: the variance of the noise in y, against a prior of variance 1 on the weight of each
+        scaled feature; "auto" tries eight powers of ten side by side and uses what predicted best
+        lately.
     forgetting: λ in (0, 1]: before each row, the past counts λ times less. "auto" tries four λ, for
         streams that move: classes that have not come for long may then be forgotten.
     scaling: whether each feature is learned in units of its first 256 values. Until then these rows

@@ -1,7 +1,7 @@
 """Units in which features are learned: found in the first rows, then kept.
 
-What was learned stays exact only in units that stay. So the scale of the first rows is frozen; until
-there are enough of them, they are kept, and learned again whenever their number has doubled.
+What was learned stays exact only in units that stay. So the scale of the first rows is frozen;
+until there are enough of them, they are kept, and learned again whenever their number has doubled.
 
 After scaling, an absent feature is 0. One that was in all of the first rows is centred there: where
 it is absent later, its mean stands for it. Any other, which is mostly absent or came later, is only

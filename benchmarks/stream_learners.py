@@ -163,7 +163,6 @@ LINEAR = {
     "RLS": orfit_rls(),
     "RLS λ=0.99": orfit_rls(forgetting=0.99),
     "RLS λ auto": orfit_rls(forgetting="auto"),
-    "ORFit in river": river_model(orfit_in_river),
     "river linear": river_model(river_linear),
     "river Bayes": river_model(river_bayes, bias=True),
     "river PA": river_model(river_passive_aggressive),
@@ -175,6 +174,7 @@ NONLINEAR = {
     "river neighbours": river_model(river_neighbours),
     "river forest": river_model(river_forest),
 }
+FACES = {"ORFit in river": river_model(orfit_in_river)}
 NOTHING = {"last value": last_value, "running mean": running_mean}
 HINDSIGHT = {
     "ORFit m=10, best noise": best_in_hindsight(lambda noise: orfit_limited(10, noise=noise)),

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from stream_data import STREAMS, fourier_features, standardised_so_far, stream
-from stream_learners import HINDSIGHT, LINEAR, NONLINEAR, NOTHING
+from stream_learners import FACES, HINDSIGHT, LINEAR, NONLINEAR, NOTHING
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -54,8 +54,9 @@ SETTINGS = [(order, features) for features in FEATURES for order in ORDERS]
 
 
 def learners_of(features):
-    """Trees, rules and neighbours find features of their own."""
-    return LINEAR | HINDSIGHT | NOTHING | (NONLINEAR if features == "standardised" else {})
+    """Trees, rules and neighbours find features of their own; orfit.river can, and has a scaler."""
+    made = LINEAR | HINDSIGHT | NOTHING | (NONLINEAR if features == "standardised" else {})
+    return made | (FACES if features != "Fourier" else {})
 
 
 def main():
@@ -155,7 +156,7 @@ def summary_head():
 
 
 def every_learner():
-    return [*LINEAR, *NONLINEAR, *NOTHING, *HINDSIGHT]
+    return [*LINEAR, *FACES, *NONLINEAR, *NOTHING, *HINDSIGHT]
 
 
 def summary_table(results):

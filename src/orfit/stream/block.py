@@ -75,7 +75,7 @@ class Block:
         return first, replace(self._rows(rows, len(self)), malformed=others)
 
     def _rows(self, start: int, stop: int) -> "Block":
-        columns = {name: column[start:stop] for name, column in self.columns.items()}
+        columns = {name: each.slice(start, stop - start) for name, each in self.columns.items()}
         rows = slice(start, stop)
         of_rows = {name: getattr(self, name)[rows] for name in ("lines", "offsets", "records")}
         return replace(self, columns=columns, **of_rows)

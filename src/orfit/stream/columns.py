@@ -1,7 +1,7 @@
 """What a column holds, and how it becomes numbers: kinds, learned from the first rows, then frozen.
 
 Each kind makes of a column X (n×width), with NaN where a value is missing or is not what it should
-be. So what was learned in these units stays exact.
+be; what is learned is (X − mean) / scale, and as these are frozen, what was learned stays exact.
 """
 
 import math
@@ -31,13 +31,15 @@ class Kind(Protocol):
 
     kind: str
     wanted: str  # what a value must be, for messages
+    mean: float
+    scale: float
 
     @property
     def width(self) -> int:
         """How many numbers it becomes."""
 
     def encode(self, column: Any) -> Array:
-        """X (n×width), NaN in rows without a value, or with one that is wrong."""
+        """X (n×width), NaN or infinite in rows without a value, or with one that is wrong."""
 
     def settings(self) -> dict[str, Any]:
         """The arguments to make it again."""
@@ -47,7 +49,7 @@ class Kind(Protocol):
 
 
 class Number:
-    """(x − mean) / scale, of the first rows."""
+    """A number, in the scale of the first rows."""
 
     kind = "number"
     width = 1
@@ -65,7 +67,7 @@ class Number:
         return cls(mean, spread)
 
     def encode(self, column: Any) -> Array:
-        return ((numbers(column) - self.mean) / self.scale)[:, None]
+        return numbers(column)[:, None]
 
     def settings(self) -> dict[str, Any]:
         return {"mean": self.mean, "scale": self.scale}
@@ -81,6 +83,7 @@ class Date:
     """
 
     kind = "date"
+    mean, scale = 0.0, 1.0
     wanted = "a date (ISO 8601)"
     fields: ClassVar[Fields] = {
         "trend": schema.optional(schema.record({"mean": door.scalar, "scale": door.positive}))
@@ -114,6 +117,7 @@ class Category:
     """One of `width` places is 1, by a hash of the text: new texts find theirs, too."""
 
     kind = "category"
+    mean, scale = 0.0, 1.0
     wanted = "a text"
     fields: ClassVar[Fields] = {"width": door.count}
 
@@ -160,11 +164,11 @@ def kind_of(name: str, column: Any, *, width: int, trend: bool, category: bool =
         return Number.learned(_told(name, numbers(column)))
     if is_text:
         values = numbers(column)
-        right = np.count_nonzero(~np.isnan(values))
+        right = np.count_nonzero(np.isfinite(values))
         if right and right >= NUMERIC * found:
             return Number.learned(_told(name, values))
     seconds = dates(column)
-    if np.count_nonzero(~np.isnan(seconds)) == found:
+    if np.count_nonzero(np.isfinite(seconds)) == found:
         time = Number.learned(_told(name, seconds))
         return Date(time.settings() if trend else None)
     different = len(column.unique())
@@ -186,20 +190,15 @@ def _told(name: str, values: Array) -> Array:
 
 
 def numbers(column: Any) -> Array:
-    """Values as float64, NaN where there is none, or one that is no finite number."""
+    """Values as float64, NaN where there is none, or one that is no number."""
     import pyarrow as pa
 
-    if column.type == pa.float64() and not column.null_count:  # the common case
-        values = column.to_numpy()
-        if door.finite(values):
-            return np.asarray(values)
     if _is_text(column):
-        values = _parsed(column)
-    elif _is_date(column):
-        values = np.full(len(column), np.nan)
-    else:
-        values = np.asarray(column.cast(pa.float64()).fill_null(np.nan), float)
-    return np.where(np.isfinite(values), values, np.nan)
+        return _parsed(column)
+    if _is_date(column):
+        return np.full(len(column), np.nan)
+    made = column if column.type == pa.float64() else column.cast(pa.float64())
+    return np.asarray(made.to_numpy(zero_copy_only=False))
 
 
 def _parsed(column: Any) -> Array:
@@ -208,7 +207,7 @@ def _parsed(column: Any) -> Array:
     values = as_numbers(column)
     if values is None:  # one is none: each by itself
         return np.array([_number(text) for text in column.to_pylist()], float)
-    return np.asarray(values.fill_null(np.nan), float)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def _number(text: str | None) -> float:
@@ -222,7 +221,7 @@ def dates(column: Any) -> Array:
 
     if _is_date(column):
         stamps = column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64(), safe=False)
-        return np.asarray(stamps.fill_null(np.nan)) / 1e6
+        return np.asarray(stamps.to_numpy(zero_copy_only=False) / 1e6)
     if _is_text(column):
         return np.array([_seconds(text) for text in column.to_pylist()], float)
     return np.full(len(column), np.nan)

@@ -11,7 +11,7 @@ from orfit.door import Array
 from orfit.schema import Fields
 from orfit.stream import columns
 from orfit.stream.block import Block, StreamError
-from orfit.stream.columns import FAR, Kind, Number, kind_of, texts
+from orfit.stream.columns import FAR, Kind, Number, kind_of, numbers, texts
 
 MISSING = ("error", "skip", "mean")
 MOST_CLASSES = 10_000
@@ -78,8 +78,8 @@ class Amounts:
         return len(self.scales)
 
     def encode(self, found: list[Any]) -> Array:
-        pairs = zip(self.scales, found, strict=True)
-        return np.hstack([scale.encode(column) for scale, column in pairs])
+        Y = _known(np.column_stack([numbers(column) for column in found]))
+        return np.asarray((Y - self.mean) / self.scale)
 
     def state(self) -> dict[str, Any]:
         return {"scales": [scale.settings() for scale in self.scales], "classes": None}
@@ -148,6 +148,10 @@ class Encoding:
     ) -> None:
         self.choice, self.kinds, self.target = choice, kinds, target
         self.far = [*far]  # columns that have left their scale, and were told
+        wide = [kind.width for kind in kinds.values()]
+        self.width = sum(wide)  # d, how many numbers a row becomes
+        self._mean = np.repeat([kind.mean for kind in kinds.values()], wide)
+        self._scale = np.repeat([kind.scale for kind in kinds.values()], wide)
 
     @classmethod
     def learned(cls, choice: Choice, blocks: Sequence[Block]) -> "Encoding":
@@ -197,11 +201,6 @@ class Encoding:
         """All columns that are read."""
         return [*self.kinds, *self.choice.targets]
 
-    @property
-    def width(self) -> int:
-        """d, how many numbers a row becomes."""
-        return sum(kind.width for kind in self.kinds.values())
-
     def encode(self, block: Block, targets: bool = True) -> Encoded:
         """Rows as numbers. targets: whether there must be some; without, Y is NaN."""
         self._check_names(block, targets)
@@ -212,13 +211,16 @@ class Encoding:
                 "lines out"
             )
         made = [kind.encode(block.columns[name]) for name, kind in self.kinds.items()]
-        X = np.hstack(made) if made else np.empty((len(block), 0))
+        X = _known(np.hstack(made)) if made else np.empty((len(block), 0))
+        X -= self._mean
+        X /= self._scale
         Y = np.full((len(block), max(1, len(self.choice.targets))), np.nan)
         if targets:
             Y = self.target.encode([block.columns[name] for name in self.choice.targets])
         rows = np.arange(len(block))
         if not (door.finite(X) and targets and door.finite(Y)):
-            lacking = {name: np.isnan(X[:, 0]) for name, X in zip(self.kinds, made, strict=True)}
+            firsts = np.cumsum([0, *(each.shape[1] for each in made)])
+            lacking = {name: np.isnan(X[:, i]) for name, i in zip(self.kinds, firsts, strict=False)}
             if targets:
                 lacking |= dict(zip(self.choice.targets, np.isnan(Y).T, strict=True))
             rows = self._kept(block, lacking)
@@ -337,3 +339,8 @@ class Encoding:
         if classes is None and target.count != len(choice.targets):
             raise ValueError("each target needs a scale")
         return cls(choice, kinds, target, state["far"])
+
+
+def _known(X: Array) -> Array:
+    """NaN where a number is not finite."""
+    return X if door.finite(X) else np.where(np.isfinite(X), X, np.nan)

@@ -6,7 +6,7 @@ from orfit import door, schema
 from orfit.schema import Check
 
 FIRST = 256  # rows between lines, at the beginning
-MOST = 150  # lines; then every second one goes, and they come half as often
+MOST = 128  # lines; then every second one goes, and they come half as often
 
 
 class History:

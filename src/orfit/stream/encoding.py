@@ -1,5 +1,6 @@
 """From columns by name to numbers: which there are, what each holds, what is to be learned."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -252,9 +253,9 @@ class Encoding:
 
     def _lacks(self, block: Block, row: int, name: str) -> str:
         value = block.columns[name][row].as_py()
-        said = "there is no value"
-        if value is not None and value == value:  # NaN is how files without null say it
-            said = f"{value!r:.60} is not {self.kinds.get(name, Number).wanted}"
+        missing = value is None or (isinstance(value, float) and math.isnan(value))
+        wanted = self.kinds.get(name, Number).wanted
+        said = "there is no value" if missing else f"{value!r:.60} is not {wanted}"
         return (
             f"{block.where(row)}, column {name}: {said}; --missing skip leaves such rows out, "
             "--missing mean fills in the mean of the first rows"

@@ -31,7 +31,7 @@ class AmountScores:
         """Y: n×q. made: of each method, n×q. inside: n×q, whether Y was in its interval."""
         n, errors = len(Y), Y - np.stack(made)
         errors = np.fmax(np.fmin(errors, LARGEST), -LARGEST)  # which NaN becomes
-        self.sums = self.sums + [np.sum(errors**2, axis=1), np.sum(np.abs(errors), axis=1)]
+        self.sums = self.sums + np.stack([np.sum(errors**2, 1), np.sum(np.abs(errors), 1)])
         # Means of two parts, joined: no digits are lost where y is far from zero.
         mean, (known, total) = Y.mean(axis=0), self.spread
         joined = known + (mean - known) * (n / (self.rows + n))

@@ -131,17 +131,20 @@ class Session:
         if not any(len(each.rows) for each in encoded):
             return notices
 
+        done = 0
+
         def where(row: int) -> str:
             found = [(b, i) for b, e in zip(blocks, encoded, strict=True) for i in e.rows]
-            return found[row][0].where(found[row][1])
+            block, of_it = found[done + row]
+            return block.where(of_it)
 
         X, Y = np.vstack([each.X for each in encoded]), np.vstack([each.Y for each in encoded])
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
-            self.whole, done = False, 0
+            self.whole = False
             while done < len(X):  # lines of the history do not depend on what comes together
                 rows = slice(done, done + self.history.left(self.rows))
-                self._learn(X[rows], Y[rows], lambda row, first=done: where(first + row))
+                self._learn(X[rows], Y[rows], where)
                 if self.history.left(self.rows) == self.history.every:
                     self.history.add(self.line())
                 done = rows.stop

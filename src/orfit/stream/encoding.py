@@ -219,7 +219,8 @@ class Encoding:
         if targets:
             Y = self.target.encode([block.columns[name] for name in self.choice.targets])
         rows = np.arange(len(block))
-        if not (door.finite(X) and targets and door.finite(Y)):
+        known = targets and door.finite(X) and door.finite(Y)
+        if not known:
             firsts = np.cumsum([0, *(each.shape[1] for each in made)])
             lacking = {name: np.isnan(X[:, i]) for name, i in zip(self.kinds, firsts, strict=False)}
             if targets:
@@ -227,7 +228,7 @@ class Encoding:
             rows = self._kept(block, lacking)
             X, Y = X[rows], Y[rows]
         notices = self._leaving(X, block, rows)
-        if not door.finite(X):
+        if not known:
             X = np.nan_to_num(X, nan=0.0, posinf=np.nan, neginf=np.nan)
         return Encoded(X, Y, rows, len(block) - len(rows), notices)
 

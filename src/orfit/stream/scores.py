@@ -52,13 +52,10 @@ class AmountScores:
             rows, (squares, absolute), total = self.rows, self.sums, self.spread[1]
             inside = self.inside
         with np.errstate(invalid="ignore", divide="ignore"):
+            made = np.sqrt(squares / rows), absolute / rows, 1 - squares / total
             told = {
-                name: {
-                    "rmse": np.sqrt(squares[i] / rows),
-                    "mae": absolute[i] / rows,
-                    "r2": 1 - squares[i] / total,
-                }
-                for i, name in enumerate(self.methods)
+                name: dict(zip(self.measures, of_it, strict=True))
+                for name, *of_it in zip(self.methods, *made, strict=True)
             }
             told[self.methods[0]]["inside"] = inside / rows
         return told

@@ -173,7 +173,7 @@ class Session:
         told += [self._in_units(each.made(Y)) for each in self.baselines]
         truth = self._in_units(Y)
         self.scores.add(truth, told, (np.abs(truth - made) <= SIGMAS * std).astype(float))
-        latest = np.column_stack([truth[:, 0], made[:, 0], std[:, 0]])
+        latest = np.column_stack([each[-LATEST:, 0] for each in (truth, made, std)])
         self.latest = np.vstack([self.latest, latest])[-LATEST:]
 
     def _wanted(self, Y: Array) -> Array:

@@ -1,4 +1,7 @@
-"""`orfit learn` beside `learn_each` on the same rows in memory: what reading and scoring cost."""
+"""`orfit learn` beside `learn_each` on the same rows in memory: what reading and scoring cost.
+
+In seconds of a processor, one after the other and several times: a machine may be busy.
+"""
 
 import argparse
 import tempfile
@@ -36,38 +39,39 @@ def written(path, rows):
 
 
 def compared(path, features):
-    """Seconds of the command, and of learn_each alone."""
+    """Seconds of a processor: of the command, and of learn_each alone."""
     choice, options = Choice(("y",)), Setup(features=features)
     run = Run([str(path)], Silent())
-    start = time.perf_counter()
+    start = time.process_time()
     session = run.learn(None, choice, options)
-    command = time.perf_counter() - start
+    command = time.process_time() - start
     blocks = list(Source.of([str(path)]).blocks())
     few = [blocks[0].split(options.warmup)[0]]
     learner = Session.begun(choice, options, few, long=True).learner
     encoded = [session.encoding.encode(block) for block in blocks]
     phi = session.features.make(np.vstack([each.X for each in encoded]))
     y = np.vstack([each.Y for each in encoded])[:, 0]
-    start = time.perf_counter()
+    start = time.process_time()
     learner.learn_each(phi, y)
-    return command, time.perf_counter() - start
+    return command, time.process_time() - start
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=200_000, help="of raw columns")
     parser.add_argument("--fourier-rows", type=int, default=10_000, help="of fourier:1000")
+    parser.add_argument("--times", type=int, default=5, help="of which medians are told")
     options = parser.parse_args()
     orfit.warm_up()
-    print(f"{'features':<14}{'rows':>10}{'rows/s':>10}{'learn_each alone':>18}{'share':>8}")
+    print(f"{'features':<14}{'rows':>10}{'command':>10}{'learn_each alone':>18}{'share':>8}")
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
         path = Path(folder) / "rows.parquet"
         for features, rows in (("raw", options.rows), ("fourier:1000", options.fourier_rows)):
             written(path, rows)
-            command, alone = compared(path, features)
-            told = (
-                f"{rows:>10,}{rows / command:>10,.0f}{rows / alone:>18,.0f}{alone / command:>8.2f}"
-            )
+            found = np.array([compared(path, features) for _ in range(options.times)])
+            command, alone = np.median(found, axis=0)
+            share = np.median(found[:, 1] / found[:, 0])
+            told = f"{rows:>10,}{command:>8.2f} s{alone:>16.2f} s{share:>8.2f}"
             print(f"{features:<14}{told}", flush=True)
 
 

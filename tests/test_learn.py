@@ -24,10 +24,12 @@ import pyarrow.parquet as pq
 
 import orfit
 from orfit import cli
-from orfit.stream import saved
+from orfit.stream import history, saved
 from orfit.stream.encoding import Choice
 from orfit.stream.run import Run, Saving
+from orfit.stream.session import Session
 from orfit.stream.setup import Setup
+from orfit.stream.source import Source
 
 ROWS = 1500
 KINDS = ("csv", "csv.gz", "jsonl", "parquet")
@@ -156,6 +158,41 @@ def test_going_on_from_any_checkpoint_ends_the_same_bit_for_bit(kind, setup, tmp
         learn([path], copy, again)
         assert again.again
         assert copy.read_bytes() == end
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_going_on_where_pieces_have_grown_ends_the_same_bit_for_bit(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "MOST", 4)
+    path, view = put(tmp_path / f"t.{kind}", columns(6000)), Witness(tmp_path)
+    session = learn([path], tmp_path / "c", view, 100, Choice(("y",), only=("a", "b", "c")))
+    assert session.piece == session.history.every == 2048
+    end = (tmp_path / "c").read_bytes()
+    assert len(view.copies) > 8
+    for copy in view.copies[:-1]:
+        learn([path], copy)
+        assert copy.read_bytes() == end
+
+
+def test_lines_of_the_history_do_not_depend_on_what_comes_together(tmp_path, monkeypatch):
+    monkeypatch.setattr(history, "MOST", 8)
+    table = columns(6000)
+    table["a"][3000:3100] = np.nan
+    path = put(tmp_path / "t.csv", table)
+    choice = Choice(("y",), only=("a", "b", "c"), missing="skip")
+    whole = learn([path], choice=choice, holdout=0.1)
+    (rest,) = Source.of([path]).blocks()
+    few, _ = rest.split(300)
+    twin = Session.begun(choice, whole.options, [few])
+    for size in (300, 1, 700, 2, 50, 3000):
+        part, rest = rest.split(size)
+        twin.learn([part])
+    twin.learn([rest])
+    assert [line["rows"] for line in twin.history.lines] == [1024, 2048, 3072, 4096, 5120]
+    for one, two in zip(whole.history.lines, twin.history.lines, strict=True):
+        assert one.keys() == two.keys()
+        for name in one:
+            if name != "skipped":  # is known of all that came together
+                np.testing.assert_allclose(two[name] or 0, one[name] or 0, rtol=1e-6, err_msg=name)
 
 
 def test_several_files_are_one_stream(tmp_path):

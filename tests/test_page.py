@@ -78,13 +78,13 @@ def diverged():
     made, rng = amounts("y", versus=("sgd",)), np.random.default_rng(4)
     for _ in range(3):
         made.learn([block(table(100, ["y"], rng, wild=True))])
-    assert made.out == {"sgd": 550}
+    assert made.out == {"sgd": 512}
     return made
 
 
 def gaps():
     """A history in which numbers are missing, or are not what they should be."""
-    made = amounts("y", memory=2, noise=1.0, forgetting=1.0)
+    made = amounts("y", rows=1000, memory=2, noise=1.0, forgetting=1.0)
     lines = made.history.lines
     lines[0] = {"rows": None}
     lines[1] = dict.fromkeys(lines[1]) | {"rows": 200}
@@ -215,7 +215,7 @@ def test_sections():
         ("exact", ["keeps what is known of all parameters", "What is left to know"]),
         ("several", ["RMSE over time: level", "standard deviations of each target"]),
         ("few", ["There is nothing to draw yet", "The latest rows"]),
-        ("diverged", ["SGD diverged at row 550, and is cut off", "has left the scale"]),
+        ("diverged", ["SGD diverged at row 512, and is cut off", "has left the scale"]),
         ("two", ["Accuracy over time", "kappa", "majority", "never learned"]),
         ("many", ["the 20 most frequent of 30"]),
         ("single", ["target: 1 classes, same"]),

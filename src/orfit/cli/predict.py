@@ -40,7 +40,7 @@ def predict(
         reading = Reading(0, None, live=True)
         for block in Source.of([path], format, delimiter).blocks():
             reading.blocks.append(block)
-            for part in (part for each in reading.parts() for part in each.blocks):
+            for part in (part for each in reading.parts(session) for part in each.blocks):
                 found = session.predict(part)
                 lines = np.full((len(part), len(targets) * 4), "", object)
                 if classes is not None:

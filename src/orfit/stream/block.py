@@ -14,13 +14,12 @@ class StreamError(ValueError):
 class Position:
     """Where reading goes on: all before it has been read.
 
-    file: which of the inputs. offset: bytes of it, uncompressed; of parquet, rows. records: so many
-    more, counted from there. line: the number of the line (of parquet, the row) at offset.
+    file: which of the inputs. offset: bytes of it, uncompressed; of parquet, rows. line: the number
+    of the line (of parquet, the row) there.
     """
 
     file: int = 0
     offset: int = 0
-    records: int = 0
     line: int = 1
 
 
@@ -68,14 +67,14 @@ class Block:
         next_record = int(self.records[rows])
         first = replace(
             self._rows(0, rows),
-            end=Position(self.start.file, int(self.offsets[rows]), 0, int(self.lines[rows])),
+            end=Position(self.start.file, int(self.offsets[rows]), int(self.lines[rows])),
             malformed=tuple(one for one in self.malformed if one.record < next_record),
         )
         others = tuple(one for one in self.malformed if one.record > next_record)
         return first, replace(self._rows(rows, len(self)), malformed=others)
 
     def _rows(self, start: int, stop: int) -> "Block":
-        columns = {name: column[start:stop] for name, column in self.columns.items()}
+        columns = {name: each.slice(start, stop - start) for name, each in self.columns.items()}
         rows = slice(start, stop)
         of_rows = {name: getattr(self, name)[rows] for name in ("lines", "offsets", "records")}
         return replace(self, columns=columns, **of_rows)

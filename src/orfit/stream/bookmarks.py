@@ -81,7 +81,7 @@ FIELDS: Fields = {
     "name": schema.text,
     "length": schema.counter,
     "digest": schema.text,
-    "position": schema.record(dict.fromkeys(("file", "offset", "records", "line"), schema.counter)),
+    "position": schema.record(dict.fromkeys(("file", "offset", "line"), schema.counter)),
 }
 
 

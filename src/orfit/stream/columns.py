@@ -1,7 +1,7 @@
 """What a column holds, and how it becomes numbers: kinds, learned from the first rows, then frozen.
 
 Each kind makes of a column X (n×width), with NaN where a value is missing or is not what it should
-be, and tells which. So what was learned in these units stays exact.
+be; what is learned is (X − mean) / scale, and as these are frozen, what was learned stays exact.
 """
 
 import math
@@ -31,13 +31,15 @@ class Kind(Protocol):
 
     kind: str
     wanted: str  # what a value must be, for messages
+    mean: float
+    scale: float
 
     @property
     def width(self) -> int:
         """How many numbers it becomes."""
 
-    def encode(self, column: Any) -> tuple[Array, Array]:
-        """X (n×width), NaN in rows without a value; and which of these have one that is wrong."""
+    def encode(self, column: Any) -> Array:
+        """X (n×width), NaN or infinite in rows without a value, or with one that is wrong."""
 
     def settings(self) -> dict[str, Any]:
         """The arguments to make it again."""
@@ -47,7 +49,7 @@ class Kind(Protocol):
 
 
 class Number:
-    """(x − mean) / scale, of the first rows."""
+    """A number, in the scale of the first rows."""
 
     kind = "number"
     width = 1
@@ -64,9 +66,8 @@ class Number:
             spread = abs(mean) or 1.0
         return cls(mean, spread)
 
-    def encode(self, column: Any) -> tuple[Array, Array]:
-        values, wrong = numbers(column)
-        return ((values - self.mean) / self.scale)[:, None], wrong
+    def encode(self, column: Any) -> Array:
+        return numbers(column)[:, None]
 
     def settings(self) -> dict[str, Any]:
         return {"mean": self.mean, "scale": self.scale}
@@ -82,6 +83,7 @@ class Date:
     """
 
     kind = "date"
+    mean, scale = 0.0, 1.0
     wanted = "a date (ISO 8601)"
     fields: ClassVar[Fields] = {
         "trend": schema.optional(schema.record({"mean": door.scalar, "scale": door.positive}))
@@ -94,15 +96,14 @@ class Date:
     def width(self) -> int:
         return 2 * len(PERIODS) + (self.trend is not None)
 
-    def encode(self, column: Any) -> tuple[Array, Array]:
-        seconds, wrong = dates(column)
-        parts = []
+    def encode(self, column: Any) -> Array:
+        seconds, parts = dates(column), []
         for period in PERIODS.values():
             angle = 2 * math.pi / period * np.mod(seconds, period)
             parts += [np.sin(angle), np.cos(angle)]
         if self.trend is not None:
             parts.append((seconds - self.trend["mean"]) / self.trend["scale"])
-        return np.column_stack(parts), wrong
+        return np.column_stack(parts)
 
     def settings(self) -> dict[str, Any]:
         return {"trend": self.trend}
@@ -116,13 +117,14 @@ class Category:
     """One of `width` places is 1, by a hash of the text: new texts find theirs, too."""
 
     kind = "category"
+    mean, scale = 0.0, 1.0
     wanted = "a text"
     fields: ClassVar[Fields] = {"width": door.count}
 
     def __init__(self, width: int) -> None:
         self.width = width
 
-    def encode(self, column: Any) -> tuple[Array, Array]:
+    def encode(self, column: Any) -> Array:
         coded = texts(column).dictionary_encode()
         values = coded.dictionary.to_pylist()
         places = np.array([zlib.crc32(value.encode()) % self.width for value in values], int)
@@ -132,7 +134,7 @@ class Category:
         if len(places):
             X[np.arange(len(column)), places[codes]] = 1.0
         X[missing] = np.nan
-        return X, np.zeros(len(column), bool)
+        return X
 
     def settings(self) -> dict[str, Any]:
         return {"width": self.width}
@@ -157,20 +159,19 @@ def kind_of(name: str, column: Any, *, width: int, trend: bool, category: bool =
         )
     if category:
         return Category(width)
-    is_text = _is_text(column)
+    is_text, found = _is_text(column), len(column) - column.null_count
     if not is_text and not _is_date(column):
-        values, wrong = numbers(column)
-        return Number.learned(_told(name, values))
+        return Number.learned(_told(name, numbers(column)))
     if is_text:
-        values, wrong = numbers(column)
-        found = len(column) - column.null_count
-        if wrong.sum() <= (1 - NUMERIC) * found and wrong.sum() < found:
+        values = numbers(column)
+        right = np.count_nonzero(np.isfinite(values))
+        if right and right >= NUMERIC * found:
             return Number.learned(_told(name, values))
-    seconds, wrong = dates(column)
-    if not wrong.any():
+    seconds = dates(column)
+    if np.count_nonzero(np.isfinite(seconds)) == found:
         time = Number.learned(_told(name, seconds))
         return Date(time.settings() if trend else None)
-    different, found = len(column.unique()), len(column) - column.null_count
+    different = len(column.unique())
     if found >= SEVERAL and different > IDENTIFYING * found:
         raise StreamError(
             f"column {name} holds {different} different texts in {found} rows, such as "
@@ -188,60 +189,42 @@ def _told(name: str, values: Array) -> Array:
     return told
 
 
-def numbers(column: Any) -> tuple[Array, Array]:
-    """Values as float64, NaN where there is none; and where there is one that is no number."""
+def numbers(column: Any) -> Array:
+    """Values as float64, NaN where there is none, or one that is no number."""
     import pyarrow as pa
 
-    if column.type == pa.float64() and not column.null_count:  # the common case
-        values = column.to_numpy()
-        if door.finite(values):
-            return values, np.zeros(len(values), bool)
-    missing = np.asarray(column.is_null())
     if _is_text(column):
-        values = _parsed(column)
-    elif _is_date(column):
-        values = np.full(len(column), np.nan)
-    else:
-        values = np.asarray(column.cast(pa.float64()).fill_null(np.nan), float)
-        missing = missing | np.isnan(values)  # as it stands in files that have no null
-    values = np.where(np.isfinite(values), values, np.nan)
-    return values, np.isnan(values) & ~missing
+        return _parsed(column)
+    if _is_date(column):
+        return np.full(len(column), np.nan)
+    made = column if column.type == pa.float64() else column.cast(pa.float64())
+    return np.asarray(made.to_numpy(zero_copy_only=False))
 
 
 def _parsed(column: Any) -> Array:
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from orfit.stream.values import as_numbers
 
-    trimmed = pc.utf8_trim_whitespace(column)
-    if pc.all(pc.match_substring_regex(trimmed, f"^{NUMBER.pattern}$")).as_py() is not False:
-        return np.asarray(trimmed.cast(pa.float64()).fill_null(np.nan), float)
-    return np.array([_number(text) for text in trimmed.to_pylist()], float)
+    values = as_numbers(column)
+    if values is None:  # one is none: each by itself
+        return np.array([_number(text) for text in column.to_pylist()], float)
+    return np.asarray(values.to_numpy(zero_copy_only=False))
 
 
 def _number(text: str | None) -> float:
-    if text is None:
-        return math.nan
-    if NUMBER.fullmatch(text):
-        return float(text)
-    return TRUTHS.get(text.lower(), math.nan)
+    text = "" if text is None else text.strip()
+    return float(text) if NUMBER.fullmatch(text) else TRUTHS.get(text.lower(), math.nan)
 
 
-def dates(column: Any) -> tuple[Array, Array]:
-    """Seconds since 1970 (UTC, or as the clock showed), NaN where there are none; wrong ones."""
+def dates(column: Any) -> Array:
+    """Seconds since 1970 (UTC, or as the clock showed), NaN where there are none."""
     import pyarrow as pa
 
-    missing = np.asarray(column.is_null())
     if _is_date(column):
-        stamps = column.cast(pa.timestamp("us"))
-        values = (
-            np.asarray(stamps.cast(pa.int64()).cast(pa.float64(), safe=False).fill_null(0)) / 1e6
-        )
-        values = np.where(missing, np.nan, values)
-    elif _is_text(column):
-        values = np.array([_seconds(text) for text in column.to_pylist()], float)
-    else:
-        values = np.full(len(column), np.nan)
-    return values, np.isnan(values) & ~missing
+        stamps = column.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.float64(), safe=False)
+        return np.asarray(stamps.to_numpy(zero_copy_only=False) / 1e6)
+    if _is_text(column):
+        return np.array([_seconds(text) for text in column.to_pylist()], float)
+    return np.full(len(column), np.nan)
 
 
 def _seconds(text: str | None) -> float:

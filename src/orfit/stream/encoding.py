@@ -1,5 +1,6 @@
 """From columns by name to numbers: which there are, what each holds, what is to be learned."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,7 +12,7 @@ from orfit.door import Array
 from orfit.schema import Fields
 from orfit.stream import columns
 from orfit.stream.block import Block, StreamError
-from orfit.stream.columns import FAR, Kind, Number, kind_of, texts
+from orfit.stream.columns import FAR, Kind, Number, kind_of, numbers, texts
 
 MISSING = ("error", "skip", "mean")
 MOST_CLASSES = 10_000
@@ -70,22 +71,16 @@ class Amounts:
 
     def __init__(self, scales: list[Number]) -> None:
         self.scales = scales
+        self.mean = np.array([scale.mean for scale in scales])
+        self.scale = np.array([scale.scale for scale in scales])
 
     @property
     def count(self) -> int:
         return len(self.scales)
 
-    @property
-    def mean(self) -> Array:
-        return np.array([scale.mean for scale in self.scales])
-
-    @property
-    def scale(self) -> Array:
-        return np.array([scale.scale for scale in self.scales])
-
-    def encode(self, found: list[Any]) -> tuple[Array, Array]:
-        made = [scale.encode(column) for scale, column in zip(self.scales, found, strict=True)]
-        return np.hstack([Y for Y, _ in made]), np.column_stack([wrong for _, wrong in made])
+    def encode(self, found: list[Any]) -> Array:
+        Y = _known(np.column_stack([numbers(column) for column in found]))
+        return np.asarray((Y - self.mean) / self.scale)
 
     def state(self) -> dict[str, Any]:
         return {"scales": [scale.settings() for scale in self.scales], "classes": None}
@@ -104,14 +99,14 @@ class Classes:
     def count(self) -> int:
         return len(self.classes)
 
-    def encode(self, found: list[Any]) -> tuple[Array, Array]:
+    def encode(self, found: list[Any]) -> Array:
         """The index of each row's class, NaN where there is none."""
         coded = texts(found[0]).dictionary_encode()
         index = np.array([self._of(name) for name in coded.dictionary.to_pylist()], float)
         missing = np.asarray(coded.indices.is_null())
         codes = np.asarray(coded.indices.fill_null(0), int)
         Y = index[codes] if len(index) else np.full(len(codes), np.nan)
-        return np.where(missing, np.nan, Y)[:, None], np.zeros((len(codes), 1), bool)
+        return np.where(missing, np.nan, Y)[:, None]
 
     def _of(self, name: str) -> int:
         if name not in self._index:
@@ -154,6 +149,10 @@ class Encoding:
     ) -> None:
         self.choice, self.kinds, self.target = choice, kinds, target
         self.far = [*far]  # columns that have left their scale, and were told
+        wide = [kind.width for kind in kinds.values()]
+        self.width = sum(wide)  # d, how many numbers a row becomes
+        self._mean = np.repeat([kind.mean for kind in kinds.values()], wide)
+        self._scale = np.repeat([kind.scale for kind in kinds.values()], wide)
 
     @classmethod
     def learned(cls, choice: Choice, blocks: Sequence[Block]) -> "Encoding":
@@ -203,34 +202,35 @@ class Encoding:
         """All columns that are read."""
         return [*self.kinds, *self.choice.targets]
 
-    @property
-    def width(self) -> int:
-        """d, how many numbers a row becomes."""
-        return sum(kind.width for kind in self.kinds.values())
-
     def encode(self, block: Block, targets: bool = True) -> Encoded:
         """Rows as numbers. targets: whether there must be some; without, Y is NaN."""
         self._check_names(block, targets)
-        made = {name: kind.encode(block.columns[name]) for name, kind in self.kinds.items()}
-        X = np.hstack([X for X, _ in made.values()]) if made else np.empty((len(block), 0))
-        wrong = {name: bad for name, (_, bad) in made.items()}
-        lacking = {name: np.isnan(X[:, :1]).ravel() for name, (X, _) in made.items()}
+        if block.malformed and self.choice.missing == "error":
+            first = block.malformed[0]
+            raise StreamError(
+                f"{block.name}, {block.unit} {first.line}: {first.why}; --missing skip leaves such "
+                "lines out"
+            )
+        made = [kind.encode(block.columns[name]) for name, kind in self.kinds.items()]
+        X = _known(np.hstack(made)) if made else np.empty((len(block), 0))
+        X -= self._mean
+        X /= self._scale
+        Y = np.full((len(block), max(1, len(self.choice.targets))), np.nan)
         if targets:
-            Y, bad = self.target.encode([block.columns[n] for n in self.choice.targets])
-            wrong |= dict(zip(self.choice.targets, bad.T, strict=True))
-            of_targets = dict(zip(self.choice.targets, np.isnan(Y).T, strict=True))
-        else:
-            Y, of_targets = np.full((len(block), max(1, len(self.choice.targets))), np.nan), {}
-        lost = np.zeros(len(block), bool)
-        if self.choice.missing == "error":
-            self._check_missing(block, lacking | of_targets, wrong)
-        for name, missing in (lacking | of_targets).items():
-            if self.choice.missing == "skip" or name in of_targets:
-                lost |= missing
-        rows = np.flatnonzero(~lost)
-        notices = self._leaving(X[rows], block, rows)
-        filled = np.nan_to_num(X[rows], nan=0.0, posinf=np.nan, neginf=np.nan)
-        return Encoded(filled, Y[rows], rows, int(lost.sum()), notices)
+            Y = self.target.encode([block.columns[name] for name in self.choice.targets])
+        rows = np.arange(len(block))
+        known = targets and door.finite(X) and door.finite(Y)
+        if not known:
+            firsts = np.cumsum([0, *(each.shape[1] for each in made)])
+            lacking = {name: np.isnan(X[:, i]) for name, i in zip(self.kinds, firsts, strict=False)}
+            if targets:
+                lacking |= dict(zip(self.choice.targets, np.isnan(Y).T, strict=True))
+            rows = self._kept(block, lacking)
+            X, Y = X[rows], Y[rows]
+        notices = self._leaving(X, block, rows)
+        if not known:
+            X = np.nan_to_num(X, nan=0.0, posinf=np.nan, neginf=np.nan)
+        return Encoded(X, Y, rows, len(block) - len(rows), notices)
 
     def _check_names(self, block: Block, targets: bool) -> None:
         needed = self.reads if targets else [*self.kinds]
@@ -241,48 +241,42 @@ class Encoding:
                 f"{', '.join(block.columns):.500}"
             )
 
-    def _check_missing(
-        self, block: Block, lacking: dict[str, Array], wrong: dict[str, Array]
-    ) -> None:
-        if block.malformed:
-            first = block.malformed[0]
-            raise StreamError(
-                f"{block.name}, {block.unit} {first.line}: {first.why}; --missing skip leaves such "
-                "lines out"
-            )
+    def _kept(self, block: Block, lacking: dict[str, Array]) -> Array:
+        """The rows to learn, where columns lack some values; an error if they must not."""
         found = [(int(np.argmax(lost)), name) for name, lost in lacking.items() if lost.any()]
-        if not found:
-            return
-        row, name = min(found)
-        where = f"{block.where(row)}, column {name}"
-        if wrong[name][row]:
-            value = block.columns[name][row].as_py()
-            kind = self.kinds.get(name)
-            wanted = Number.wanted if kind is None else kind.wanted
-            raise StreamError(
-                f"{where}: {value!r:.60} is not {wanted}; --missing skip leaves such rows out, "
-                "--missing mean fills in the mean of the first rows"
-            )
-        raise StreamError(
-            f"{where}: there is no value; --missing skip leaves such rows out, --missing mean "
-            "fills in the mean of the first rows"
+        if found and self.choice.missing == "error":
+            raise StreamError(self._lacks(block, *min(found)))
+        lost = np.zeros(len(block), bool)
+        for _, name in found:
+            if self.choice.missing == "skip" or name in self.choice.targets:
+                lost |= lacking[name]
+        return np.flatnonzero(~lost)
+
+    def _lacks(self, block: Block, row: int, name: str) -> str:
+        value = block.columns[name][row].as_py()
+        missing = value is None or (isinstance(value, float) and math.isnan(value))
+        wanted = self.kinds.get(name, Number).wanted
+        said = "there is no value" if missing else f"{value!r:.60} is not {wanted}"
+        return (
+            f"{block.where(row)}, column {name}: {said}; --missing skip leaves such rows out, "
+            "--missing mean fills in the mean of the first rows"
         )
 
     def _leaving(self, X: Array, block: Block, rows: Array) -> list[str]:
         """Columns that leave the scale of the first rows by far, each told once."""
-        notices, start = [], 0
+        far, notices, start = np.abs(X) > FAR, list[str](), 0  # which NaN is not
+        if not far.any():
+            return notices
         for name, kind in self.kinds.items():
-            if isinstance(kind, Number) and name not in self.far:
-                far = np.abs(X[:, start]) > FAR  # which NaN is not
-                if far.any():
-                    row = int(np.argmax(far))
-                    self.far.append(name)
-                    value = X[row, start] * kind.scale + kind.mean
-                    notices.append(
-                        f"{block.where(int(rows[row]))}, column {name}: {value:.6g} is "
-                        f"{abs(X[row, start]):.0f} standard deviations away from the first rows "
-                        f"({kind.mean:.4g} ± {kind.scale:.4g}), whose scale it is learned in"
-                    )
+            if isinstance(kind, Number) and name not in self.far and far[:, start].any():
+                row = int(np.argmax(far[:, start]))
+                self.far.append(name)
+                value = X[row, start] * kind.scale + kind.mean
+                notices.append(
+                    f"{block.where(int(rows[row]))}, column {name}: {value:.6g} is "
+                    f"{abs(X[row, start]):.0f} standard deviations away from the first rows "
+                    f"({kind.mean:.4g} ± {kind.scale:.4g}), whose scale it is learned in"
+                )
             start += kind.width
         return notices
 
@@ -347,3 +341,8 @@ class Encoding:
         if classes is None and target.count != len(choice.targets):
             raise ValueError("each target needs a scale")
         return cls(choice, kinds, target, state["far"])
+
+
+def _known(X: Array) -> Array:
+    """NaN where a number is not finite."""
+    return X if door.finite(X) else np.where(np.isfinite(X), X, np.nan)

@@ -26,6 +26,8 @@ class Held:
 
     def chosen(self, first: int, rows: int) -> Array:
         """Which of so many rows, the first of this number, are set aside."""
+        if not self.share:
+            return np.zeros(rows, bool)
         numbers = np.arange(first, first + rows)
         return np.asarray(drawn(numbers, self.seed) < WORD(min(self.share, 0.999) * 2**64))
 

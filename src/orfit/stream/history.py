@@ -1,28 +1,31 @@
-"""What a stream was like, as it went on: a few hundred lines, however long it gets."""
+"""What a stream was like, as it went on: about a hundred lines, however long it gets."""
 
 from typing import Any
 
 from orfit import door, schema
 from orfit.schema import Check
 
-FIRST = 100  # rows between lines, at the beginning
-MOST = 300  # lines; then every second one goes, and they come half as often
+FIRST = 256  # rows between lines, at the beginning
+MOST = 128  # lines; then every second one goes, and they come half as often
 
 
 class History:
-    """Lines of numbers by name, each of what was known after so many rows."""
+    """Lines of numbers by name, each of what was known after so many rows, a multiple of `every`.
+
+    So they do not depend on how many rows come together.
+    """
 
     def __init__(self) -> None:
         self.every, self.lines = FIRST, list[dict[str, Any]]()
 
-    def due(self, before: int, now: int) -> bool:
-        """Whether it is time for a line, when there were so many rows and are now so many."""
-        return before // self.every < now // self.every
+    def left(self, rows: int) -> int:
+        """How many more rows, after so many, there are until the next line."""
+        return self.every - rows % self.every
 
     def add(self, line: dict[str, Any]) -> None:
         """None stands for what is not known."""
         self.lines.append(line)
-        if len(self.lines) > MOST:
+        if len(self.lines) >= MOST:  # an even number: the last one stays
             self.lines, self.every = self.lines[1::2], 2 * self.every
 
     def column(self, name: str) -> list[Any]:

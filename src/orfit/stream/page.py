@@ -313,11 +313,8 @@ def _sources(session: Session) -> Iterator[Html]:
         "The settings and the files below, in this order and with this version, give this result "
         "again."
     )
-    files = [
-        [each.name, f"{each.position.offset:,} + {each.position.records:,} rows"]
-        for each in session.bookmarks.files
-    ]
-    yield table("Files, and how far they were read", ["file", "up to"], files[:LINES])
+    files = [[each.name, f"{each.position.line - 1:,}"] for each in session.bookmarks.files]
+    yield table("Files, and how far they were read", ["file", "lines or rows"], files[:LINES])
     choice = session.encoding.choice
     given = {name: value for name, value in vars(choice).items() if name != "targets"}
     settings = {"target": choice.targets} | given | vars(session.options)

@@ -38,7 +38,7 @@ class Parquet:
         """From a position in it on."""
         for column in columns:
             self._check_type(column)
-        row = start.offset + start.records
+        row = start.offset
         if row > self.rows:
             raise StreamError(shorter(self.name))
         with self._open() as file:
@@ -67,8 +67,8 @@ class Parquet:
                     lines=np.arange(row + 1, row + count + 1),
                     offsets=np.arange(row, row + count),
                     records=np.arange(count),
-                    start=Position(start.file, row, 0, row + 1),
-                    end=Position(start.file, row + count, 0, row + count + 1),
+                    start=Position(start.file, row, row + 1),
+                    end=Position(start.file, row + count, row + count + 1),
                 )
                 row += count
             if row != self.rows:
@@ -76,8 +76,7 @@ class Parquet:
 
     def share(self, position: Position) -> float:
         """By rows."""
-        read = position.offset + position.records
-        return min(1.0, read / self.rows) if self.rows else 1.0
+        return min(1.0, position.offset / self.rows) if self.rows else 1.0
 
     @contextmanager
     def _open(self) -> Iterator[Any]:

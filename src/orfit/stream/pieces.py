@@ -75,10 +75,8 @@ def first(stream: Bytes, grammar: Grammar, chunk: int) -> First:
     return First(text, offset, line, offset + stop, end_line)
 
 
-def pieces(
-    stream: Bytes, grammar: Grammar, line: int, skip: int, chunk: int, rows: int
-) -> Iterator[Piece]:
-    """From where the stream stands, at the beginning of line `line`, without `skip` records.
+def pieces(stream: Bytes, grammar: Grammar, line: int, chunk: int, rows: int) -> Iterator[Piece]:
+    """From where the stream stands, at the beginning of line `line`.
 
     About `chunk` bytes are in memory, or one record if that is longer; at most `rows` records come
     together. What a pipe has, comes at once.
@@ -94,7 +92,7 @@ def pieces(
         offset = stream.at - len(data)
         lines = line + np.searchsorted(ends.lines, begins)
         next_line = line + int(np.searchsorted(ends.lines, cut))
-        for at in range(min(skip, len(begins)), len(begins), rows):
+        for at in range(0, len(begins), rows):
             last = at + rows >= len(begins)
             begin, begin_line = (int(begins[at]), int(lines[at])) if at else (0, line)
             end = cut if last else int(begins[at + rows])
@@ -111,10 +109,7 @@ def pieces(
                 end_line=next_line if last else int(lines[at + rows]),
                 unclosed=last and not more and ends.unclosed,
             )
-        skip = max(0, skip - len(begins))
         data, line = data[cut:], next_line
-    if skip:
-        raise StreamError(shorter(stream.name))
 
 
 def shorter(name: str) -> str:

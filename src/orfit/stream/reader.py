@@ -81,9 +81,7 @@ class Text(ABC):
         with self._open() as stream:
             line = self._goto(stream, start)
             limits = self.limits
-            for piece in pieces(
-                stream, self.grammar, line, start.records, limits.chunk, limits.rows
-            ):
+            for piece in pieces(stream, self.grammar, line, limits.chunk, limits.rows):
                 self._packed = stream.packed() / stream.at
                 found, why = self.parse(piece, columns, numeric)
                 records = np.arange(len(piece.starts))
@@ -96,8 +94,8 @@ class Text(ABC):
                     lines=piece.lines[records],
                     offsets=piece.offset + piece.starts[records],
                     records=records,
-                    start=Position(start.file, piece.offset, 0, piece.line),
-                    end=Position(start.file, piece.end, 0, piece.end_line),
+                    start=Position(start.file, piece.offset, piece.line),
+                    end=Position(start.file, piece.end, piece.end_line),
                     malformed=tuple(
                         Malformed(record, int(piece.lines[record]), why[record])
                         for record in sorted(why)

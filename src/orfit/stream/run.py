@@ -20,7 +20,6 @@ from orfit.stream.session import Session
 from orfit.stream.setup import Setup
 from orfit.stream.source import Source
 
-ROWS = 256  # that are learned together
 LONG = 2000  # rows, for which it pays to compile, or to load what is compiled, at once
 
 
@@ -120,9 +119,9 @@ class Part:
 class Reading:
     """Rows of one file that were read, and wait to be learned.
 
-    Of a file they are learned `ROWS` at a time, counted from its beginning, however they come: one
-    that is taken up again learns the same rows together, and so rounds alike. Of a pipe they are
-    learned as they come.
+    Of a file they are learned `Session.piece` at a time, however they come: one that is taken up
+    again learns the same rows together, and so rounds alike. Of a pipe they are learned as they
+    come.
     """
 
     def __init__(self, file: int, mark: int | None, live: bool) -> None:
@@ -133,14 +132,14 @@ class Reading:
     def rows(self) -> int:
         return sum(len(block) for block in self.blocks)
 
-    def parts(self, end: bool = False) -> Iterator[Part]:
+    def parts(self, session: Session, end: bool = False) -> Iterator[Part]:
         """Those that can be learned now; end: nothing more will come."""
-        while self.blocks and (end or self.live or self.rows > ROWS):
-            part, rows = list[Block](), 0
-            while self.blocks and rows < ROWS:
+        while self.blocks and (end or self.live or self.rows > session.piece):
+            part, rows, piece = list[Block](), 0, session.piece
+            while self.blocks and rows < piece:
                 block = self.blocks.popleft()
-                if rows + len(block) > ROWS:
-                    block, rest = block.split(ROWS - rows)
+                if rows + len(block) > piece:
+                    block, rest = block.split(piece - rows)
                     self.blocks.appendleft(rest)
                 part.append(block)
                 rows += len(block)
@@ -203,13 +202,13 @@ class Run:
                     self._learn_all(first)
                     if not file.live:  # now it is known what is numbers, which is read faster
                         blocks = file.source.blocks(block.end, **self._hints())
-                self._learn_parts(reading.parts())
+                self._learn_parts(reading)
                 if self.signals.came is not None:
                     return
             if self.session is None:
                 first.append(reading)
             elif self.signals.came is None:
-                self._learn_parts(reading.parts(end=True))
+                self._learn_parts(reading, end=True)
         if self.session is None and any(reading.rows for reading in first):
             self._begin(first, choice, options, bookmarks)
             self._learn_all(first)
@@ -242,11 +241,11 @@ class Run:
 
     def _learn_all(self, readings: list[Reading]) -> None:
         for reading in readings:
-            self._learn_parts(reading.parts(end=True))
+            self._learn_parts(reading, end=True)
 
-    def _learn_parts(self, parts: Iterator[Part]) -> None:
+    def _learn_parts(self, reading: Reading, end: bool = False) -> None:
         assert self.session is not None
-        for part in parts:
+        for part in reading.parts(self.session, end):
             for text in self.session.learn(part.blocks):
                 self.view.notice(text)
             if part.mark is not None:

@@ -25,40 +25,37 @@ class AmountScores:
         self.sums = np.zeros((2, len(methods), targets))  # of squares, and of absolute errors
         self.spread = np.zeros((2, targets))  # mean of y, and sum of (y − mean)²
         self.inside = np.zeros(targets)
-        self.recent = np.zeros((0, len(methods) + 2, targets))  # errors, y, whether inside
+        self.recent = np.zeros((len(methods) + 2, 0, targets))  # errors, y, whether inside
 
     def add(self, Y: Array, made: list[Array], inside: Array) -> None:
         """Y: n×q. made: of each method, n×q. inside: n×q, whether Y was in its interval."""
-        n, errors = len(Y), np.stack([Y - F for F in made], axis=1)
-        errors = np.clip(np.nan_to_num(errors, nan=LARGEST), -LARGEST, LARGEST)
-        self.sums = self.sums + np.stack([errors**2, np.abs(errors)]).sum(axis=1)
+        n, errors = len(Y), Y - np.stack(made)
+        errors = np.fmax(np.fmin(errors, LARGEST), -LARGEST)  # which NaN becomes
+        self.sums = self.sums + np.stack([np.sum(errors**2, 1), np.sum(np.abs(errors), 1)])
         # Means of two parts, joined: no digits are lost where y is far from zero.
         mean, (known, total) = Y.mean(axis=0), self.spread
         joined = known + (mean - known) * (n / (self.rows + n))
         between = (mean - known) ** 2 * (self.rows * n / (self.rows + n))
         self.spread = np.stack([joined, total + np.sum((Y - mean) ** 2, axis=0) + between])
         self.inside, self.rows = self.inside + inside.sum(axis=0), self.rows + n
-        latest = np.concatenate([errors, Y[:, None], inside[:, None]], axis=1)
-        self.recent = np.concatenate([self.recent, latest])[-self.window :]
+        latest = np.concatenate([errors, Y[None], inside[None]])[:, -self.window :]
+        self.recent = np.concatenate([self.recent, latest], axis=1)[:, -self.window :]
 
     def read(self, lately: bool = False) -> dict[str, dict[str, Array]]:
         """Of each method its measures, one number for each target; NaN before the first row."""
         if lately:
-            errors, y = self.recent[:, :-2], self.recent[:, -2]
-            rows, squares, absolute = len(y), np.sum(errors**2, axis=0), np.abs(errors).sum(axis=0)
+            errors, y = self.recent[:-2], self.recent[-2]
+            rows, squares, absolute = len(y), np.sum(errors**2, axis=1), np.abs(errors).sum(axis=1)
             total = np.sum((y - y.mean(axis=0)) ** 2, axis=0) if rows else np.zeros(y.shape[1])
-            inside = self.recent[:, -1].sum(axis=0)
+            inside = self.recent[-1].sum(axis=0)
         else:
             rows, (squares, absolute), total = self.rows, self.sums, self.spread[1]
             inside = self.inside
         with np.errstate(invalid="ignore", divide="ignore"):
+            made = np.sqrt(squares / rows), absolute / rows, 1 - squares / total
             told = {
-                name: {
-                    "rmse": np.sqrt(squares[i] / rows),
-                    "mae": absolute[i] / rows,
-                    "r2": 1 - squares[i] / total,
-                }
-                for i, name in enumerate(self.methods)
+                name: dict(zip(self.measures, of_it, strict=True))
+                for name, *of_it in zip(self.methods, *made, strict=True)
             }
             told[self.methods[0]]["inside"] = inside / rows
         return told
@@ -73,7 +70,7 @@ class AmountScores:
             "sums": (2, methods, q),
             "spread": (2, q),
             "inside": (q,),
-            "recent": ("window", methods + 2, q),
+            "recent": (methods + 2, "window", q),
         }
         return {name: (DOUBLE, *of_it) for name, of_it in sides.items()}
 

@@ -27,6 +27,8 @@ from orfit.version import __version__
 SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
 LATEST = 200  # rows that a report shows as they are
 LARGEST = 1e150  # that a rival's prediction counts as
+AT_ONCE = 1 << 18  # features of rows that are learned together: these take a fraction of a second
+LEAST = 256  # such rows, however many features they have
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,17 @@ class Session:
         rivals = {name: setup.make_rival(name, size, heads, phi) for name in options.versus}
         return cls(options, encoding, fit.features, learner, rivals, why)
 
+    @property
+    def piece(self) -> int:
+        """How many rows of a file to learn together: the longer the stream, the more.
+
+        What is learned is saved, shown and can be stopped after each.
+        """
+        rows = self.history.every
+        while rows > LEAST and rows * self.learner.model.size > AT_ONCE:
+            rows //= 2  # so that a line of the history is still due at the end of some
+        return rows
+
     def learn(self, blocks: Sequence[Block]) -> list[str]:
         """Predict each row, then learn it; what a user would want to know of it.
 
@@ -118,43 +131,50 @@ class Session:
         if not any(len(each.rows) for each in encoded):
             return notices
 
+        done = 0
+
         def where(row: int) -> str:
             found = [(b, i) for b, e in zip(blocks, encoded, strict=True) for i in e.rows]
-            return found[row][0].where(found[row][1])
+            block, of_it = found[done + row]
+            return block.where(of_it)
 
         X, Y = np.vstack([each.X for each in encoded]), np.vstack([each.Y for each in encoded])
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             self.whole = False
-            self._learn(X, Y, where)
+            while done < len(X):  # lines of the history do not depend on what comes together
+                rows = slice(done, done + self.history.left(self.rows))
+                self._learn(X[rows], Y[rows], where)
+                if self.history.left(self.rows) == self.history.every:
+                    self.history.add(self.line())
+                done = rows.stop
             self.whole = True
         advice = [str(w.message) for w in told if w.category.__module__.startswith("orfit.")]
         return notices + advice
 
     def _learn(self, X: Array, Y: Array, where: Callable[[int], str]) -> None:
-        before = self.rows
-        aside = self.held.chosen(before, len(X))
+        aside = self.held.chosen(self.rows, len(X))
         self.rows += len(X)
         if self.lags:
             X = self.lags.make(X, Y)
-        self.held.keep(X[aside], Y[aside])
-        X, Y = X[~aside], Y[~aside]
+        kept = np.flatnonzero(~aside)
+        if len(kept) < len(X):
+            self.held.keep(X[aside], Y[aside])
+            X, Y = X[kept], Y[kept]
         if not len(X):
             return
         phi, wanted, seen = self.features.make(X), self._wanted(Y), self.learner.seen
         try:
             made, std = self._learned(phi, wanted)
         except ValueError as error:
-            row = int(np.flatnonzero(~aside)[self.learner.seen - seen])
+            row = int(kept[self.learner.seen - seen])
             raise StreamError(f"{where(row)}: {error}") from None
         told = [made, *(self._of_rival(name, phi, wanted) for name in self.rivals)]
         told += [self._in_units(each.made(Y)) for each in self.baselines]
         truth = self._in_units(Y)
         self.scores.add(truth, told, (np.abs(truth - made) <= SIGMAS * std).astype(float))
-        latest = np.column_stack([truth[:, 0], made[:, 0], std[:, 0]])
+        latest = np.column_stack([each[-LATEST:, 0] for each in (truth, made, std)])
         self.latest = np.vstack([self.latest, latest])[-LATEST:]
-        if self.history.due(before, self.rows):
-            self.history.add(self.line())
 
     def _wanted(self, Y: Array) -> Array:
         """Labels as the learners take them; of a class that was never seen, all were 0 so far."""
@@ -179,7 +199,7 @@ class Session:
         made, std = np.vstack(parts), np.vstack(spreads)
         if self.classify:
             return _decided(made), std
-        return self._in_units(made), std * self._unit
+        return self._in_units(made), std * self.encoding.target.scale
 
     def _of_rival(self, name: str, phi: Array, wanted: Array) -> Array:
         """The same of another; one that has left the finite numbers predicts the mean."""
@@ -192,13 +212,9 @@ class Session:
         made = np.clip(made, -LARGEST, LARGEST)
         return _decided(made) if self.classify else self._in_units(made)
 
-    @property
-    def _unit(self) -> Array:
-        return np.asarray(self.encoding.target.scale)
-
     def _in_units(self, Y: Array) -> Array:
         """From what the learner takes, in units of the first rows, to those of the targets."""
-        return np.asarray(Y * self._unit + self.encoding.target.mean)
+        return np.asarray(Y * self.encoding.target.scale + self.encoding.target.mean)
 
     def line(self) -> dict[str, Any]:
         """What is known now, for the history and for machines: numbers, or None."""
@@ -239,7 +255,8 @@ class Session:
         for x in encoded.X:
             row = self.lags.present(x)
             found = self._predicted(row[None], encoded.rows[:1])
-            self.lags.see(x, ((found.made - self.encoding.target.mean) / self._unit)[0])
+            target = self.encoding.target
+            self.lags.see(x, ((found.made - target.mean) / target.scale)[0])
             made.append(found)
         empty = np.empty((0, len(self.encoding.choice.targets)))
         parts = [np.vstack([empty, *(getattr(m, name) for m in made)]) for name in ("made", "std")]
@@ -250,7 +267,7 @@ class Session:
         made, std = made.reshape(len(X), -1), std.reshape(len(X), -1)
         if self.classify:
             return Predictions(made, std, rows)
-        return Predictions(self._in_units(made), std * self._unit, rows)
+        return Predictions(self._in_units(made), std * self.encoding.target.scale, rows)
 
     def on_held(self) -> dict[str, dict[str, Array]]:
         """How well rows are predicted that were set aside, now that all others are learned."""

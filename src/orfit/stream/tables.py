@@ -170,8 +170,7 @@ def files(session: Session) -> Any:
     """How far each input was read."""
     table = simple("Read")
     table.add_column("file", overflow="fold")
-    table.add_column("up to", justify="right")
+    table.add_column("lines or rows", justify="right")
     for known in session.bookmarks.files:
-        where = known.position
-        table.add_row(known.name, f"{where.offset:,} + {where.records:,} rows")
+        table.add_row(known.name, f"{known.position.line - 1:,}")
     return table

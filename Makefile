@@ -105,5 +105,5 @@ clean:
 
 .venv-3.%/ready: pyproject.toml
 	$(call venv,.venv-3.$*,python3.$*)
-	$(call pip,.venv-3.$*) install --editable $(most) 'river>=0.26'
+	$(call pip,.venv-3.$*) install --editable $(most) 'river>=0.26.1'
 	@touch $@

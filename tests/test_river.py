@@ -87,6 +87,16 @@ def test_it_predicts_from_the_first_row_on(n):
     assert np.median(error) < (3 * np.std(y) if n < 7 else 0.5)
 
 
+def test_a_row_without_features_tells_the_mean():
+    for features in (None, "fourier"):
+        model = ORFitRegressor(features=features)
+        for y in (1.0, 2.0, 3.0, 2.0):
+            model.learn_one({}, y)
+        assert model.predict_one({}) == pytest.approx(2)
+        model.learn_one({"a": 1.0}, 3.0)
+        assert 1 < model.predict_one({"a": 1.0}) < 4
+
+
 def test_before_any_row():
     x = {"a": 1.0}
     assert ORFitRegressor().predict_one(x) == 0.0

@@ -8,6 +8,6 @@ except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "river":
         raise
     advice = "pip install '.[river]' in orfit's folder"
-    raise ImportError(f"orfit.river needs river ≥ 0.26: {advice} ({error})") from None
+    raise ImportError(f"orfit.river needs river ≥ 0.26.1: {advice} ({error})") from None
 
 __all__ = ["ORFitClassifier", "ORFitMultiTargetRegressor", "ORFitRegressor"]

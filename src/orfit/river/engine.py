@@ -160,7 +160,7 @@ class Engine:
         settings = self.settings
         self._X = np.ascontiguousarray(self._X[:, : len(self.columns)])
         few = basis < FIRST
-        self._inputs = Inputs(self._X[:basis], self.columns.first, settings, few)
+        self._inputs = Inputs(self._X[:basis], self.columns, settings, few)
         if self._centred:
             self._offset = self._Y[:basis].mean(axis=0)
         self._learner = learner_for(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from orfit.door import Array
+from orfit.river.columns import Columns
 from orfit.river.scale import Scale
 from orfit.river.settings import Settings
 
@@ -23,12 +24,12 @@ class Inputs:
     of a prediction is, however many columns there are.
     """
 
-    def __init__(self, X: Array, sizes: Sequence[float], settings: Settings, few: bool) -> None:
-        """X: the first rows, NaN where absent; none for units as they are. few: more are to come.
-
-        sizes: of each column, as `Columns.first` has it.
-        """
-        self.columns = self._mapped = len(sizes)  # that are known, and that the map sees
+    def __init__(self, X: Array, columns: Columns, settings: Settings, few: bool) -> None:
+        """X: the first rows, NaN where a feature is absent. few: more are to come."""
+        sizes = columns.first
+        self.columns = len(sizes)  # that are known
+        # Those that the map sees, by name: in which order a row has them does not matter.
+        self._mapped = sorted(range(self.columns), key=[*map(repr, columns.places)].__getitem__)
         self._scales = settings.scaling
         self._scale = Scale.of(X, sizes) if self._scales else Scale.none(self.columns)
         self._most = FAR if few and self._scales else math.inf
@@ -38,7 +39,7 @@ class Inputs:
         self.room = self.columns  # for columns, of which the last may wait to be used
         Z = self._scale.apply(X, self._most)
         if self._map is not None:
-            self._map.learn(Z)
+            self._map.learn(Z[:, self._mapped])
         phi = self.make(X)
         self._blank = np.zeros(0)  # a row with nothing but its constant
         self._constant[:] = float(np.sqrt(np.mean(np.sum(phi * phi, axis=1)))) or 1.0
@@ -77,9 +78,8 @@ class Inputs:
         constants = len(self._constant)
         phi[:, :constants] = self._constant
         if self._map is not None:
-            d = self._mapped
-            made = self._map.make(Z[:, :d])
-            phi[:, constants : self._front] = made[:, d:]
+            d = len(self._mapped)
+            phi[:, constants : self._front] = self._map.make(Z[:, self._mapped])[:, d:]
             Z /= math.sqrt(d or 1)
         phi[:, self._front : self._front + Z.shape[1]] = Z
         return phi

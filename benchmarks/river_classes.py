@@ -53,10 +53,9 @@ def main():
                 model.learn_one(x, y)
             a_row = 1e6 * (time.process_time() - start) / len(learned)
             at_the_end = np.mean([model.predict_one(x) == y for x, y in asked])
-            print(
-                f"{stream:24} {name:31} {100 * right / len(learned):5.1f} · {100 * at_the_end:5.1f} %"
-                f" {a_row:7.0f} µs {model._raw_memory_usage / 1e3:7.0f} kB", flush=True
-            )  # fmt: skip
+            shares = f"{100 * right / len(learned):5.1f} · {100 * at_the_end:5.1f} %"
+            size = f"{model._raw_memory_usage / 1e3:7.0f} kB"
+            print(f"{stream:24} {name:31} {shares} {a_row:7.0f} µs {size}", flush=True)
 
 
 if __name__ == "__main__":

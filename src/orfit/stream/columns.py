@@ -17,12 +17,14 @@ from orfit.door import Array
 from orfit.schema import Fields
 from orfit.stream.block import StreamError
 
+HUGE = 1e100  # numbers from here on are wrong: squares and products of what is learned overflow
 FAR = 20.0  # standard deviations of the first rows: a value beyond has left their scale
 IDENTIFYING = 0.5  # of a column's texts differ: they name rows, and tell nothing of others
 SEVERAL = 50  # texts, before that can be said
 NUMERIC = 0.5  # of a column's texts are numbers: the others are errors
 PERIODS = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}  # in seconds
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DATELIKE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]|$)", re.ASCII)
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -171,12 +173,17 @@ def kind_of(name: str, column: Any, *, width: int, trend: bool, category: bool =
         time = Number.learned(_told(name, seconds))
         return Date(time.settings() if trend else None)
     different, found = len(column.unique()), len(column) - column.null_count
+    texts = column.drop_null()
+    leave = f"Leave it out with --ignore {name}, or hash it all the same with --categories {name}"
     if found >= SEVERAL and different > IDENTIFYING * found:
         raise StreamError(
             f"column {name} holds {different} different texts in {found} rows, such as "
-            f"{column.drop_null()[0].as_py()!r:.40}: a name of each row, or a date that is not ISO "
-            f"8601? Leave it out with --ignore {name}, or hash it all the same with "
-            f"--categories {name}"
+            f"{texts[0].as_py()!r:.40}: a name of each row, or a date that is not ISO 8601? {leave}"
+        )
+    if is_text and all(DATELIKE.match(text.strip()) for text in texts.to_pylist()):
+        raise StreamError(  # each day would be a category of its own
+            f"column {name} holds texts such as {texts[0].as_py()!r:.40}: dates that are not ISO "
+            f"8601 (2024-01-31)? {leave}"
         )
     return Category(width)
 
@@ -194,7 +201,7 @@ def numbers(column: Any) -> tuple[Array, Array]:
 
     if column.type == pa.float64() and not column.null_count:  # the common case
         values = column.to_numpy()
-        if door.finite(values):
+        if not len(values) or (values.min() > -HUGE and values.max() < HUGE):  # which NaN is not
             return values, np.zeros(len(values), bool)
     missing = np.asarray(column.is_null())
     if _is_text(column):
@@ -204,7 +211,7 @@ def numbers(column: Any) -> tuple[Array, Array]:
     else:
         values = np.asarray(column.cast(pa.float64()).fill_null(np.nan), float)
         missing = missing | np.isnan(values)  # as it stands in files that have no null
-    values = np.where(np.isfinite(values), values, np.nan)
+    values = np.where(np.abs(values) < HUGE, values, np.nan)
     return values, np.isnan(values) & ~missing
 
 
@@ -224,6 +231,13 @@ def _number(text: str | None) -> float:
     if NUMBER.fullmatch(text):
         return float(text)
     return TRUTHS.get(text.lower(), math.nan)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a column is one, however large."""
+    if isinstance(value, str):
+        return NUMBER.fullmatch(value.strip()) is not None
+    return isinstance(value, int | float)
 
 
 def dates(column: Any) -> tuple[Array, Array]:

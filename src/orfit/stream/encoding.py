@@ -16,6 +16,7 @@ from orfit.stream.columns import FAR, Kind, Number, kind_of, texts
 MISSING = ("error", "skip", "mean")
 MOST_CLASSES = 10_000
 MOST_WIDE = 1 << 16
+LEFT_OUT = "such rows are left out, and counted as skipped"
 
 
 @dataclass(frozen=True)
@@ -154,6 +155,7 @@ class Encoding:
     ) -> None:
         self.choice, self.kinds, self.target = choice, kinds, target
         self.far = [*far]  # columns that have left their scale, and were told
+        self.odd: set[str] = set()  # those with a value that is wrong, told in this run
 
     @classmethod
     def learned(cls, choice: Choice, blocks: Sequence[Block]) -> "Encoding":
@@ -228,7 +230,7 @@ class Encoding:
             if self.choice.missing == "skip" or name in of_targets:
                 lost |= missing
         rows = np.flatnonzero(~lost)
-        notices = self._leaving(X[rows], block, rows)
+        notices = self._wrong(block, wrong) + self._leaving(X[rows], block, rows)
         filled = np.nan_to_num(X[rows], nan=0.0, posinf=np.nan, neginf=np.nan)
         return Encoded(filled, Y[rows], rows, int(lost.sum()), notices)
 
@@ -254,19 +256,33 @@ class Encoding:
         if not found:
             return
         row, name = min(found)
-        where = f"{block.where(row)}, column {name}"
+        what = f"{block.where(row)}, column {name}: there is no value"
         if wrong[name][row]:
-            value = block.columns[name][row].as_py()
-            kind = self.kinds.get(name)
-            wanted = Number.wanted if kind is None else kind.wanted
-            raise StreamError(
-                f"{where}: {value!r:.60} is not {wanted}; --missing skip leaves such rows out, "
-                "--missing mean fills in the mean of the first rows"
-            )
+            what = self._not_wanted(block, name, row)
         raise StreamError(
-            f"{where}: there is no value; --missing skip leaves such rows out, --missing mean "
-            "fills in the mean of the first rows"
+            f"{what}; --missing skip leaves such rows out, --missing mean fills in the mean of the "
+            "first rows"
         )
+
+    def _wrong(self, block: Block, wrong: dict[str, Array]) -> list[str]:
+        """Columns with a value that is there, but not what it should be, each told once in a run.
+
+        Else dates in another form than the first ones would lose most of a stream in silence.
+        """
+        found = [name for name, bad in wrong.items() if name not in self.odd and bad.any()]
+        self.odd |= {*found}
+        filled = "the mean of the first rows stands for such values"
+        return [
+            f"{self._not_wanted(block, name, int(np.argmax(wrong[name])))}; "
+            + (filled if self.choice.missing == "mean" and name in self.kinds else LEFT_OUT)
+            for name in found
+        ]
+
+    def _not_wanted(self, block: Block, name: str, row: int) -> str:
+        value, kind = block.columns[name][row].as_py(), self.kinds.get(name)
+        wanted = Number.wanted if kind is None else kind.wanted
+        why = "is too large" if columns.is_number(value) else f"is not {wanted}"
+        return f"{block.where(row)}, column {name}: {value!r:.60} {why}"
 
     def _leaving(self, X: Array, block: Block, rows: Array) -> list[str]:
         """Columns that leave the scale of the first rows by far, each told once."""

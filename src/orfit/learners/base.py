@@ -15,6 +15,7 @@ from orfit.growth import Growth
 from orfit.learners.advice import Columns
 from orfit.learners.atomic import HAPPENED, Atomic
 from orfit.learners.update import Update, Updates
+from orfit.learners.weights import Weighted, between, inputs_of, observed, weights
 from orfit.memory import Memory
 from orfit.meter import Meter, Probes, Readings
 from orfit.models import Model, completed
@@ -143,48 +144,104 @@ class Learner(Atomic, ABC):
             raise ValueError(f"meter must be a meter, such as orfit.Meter(32); it is {meter!r}")
         return Probes(meter, self.model.size, self.model.heads or 1)
 
-    def learn(self, x: object, y: object) -> Update:
+    def learn(self, x: object, y: object, weight: object = None) -> Update:
         """Learn one datapoint: x (d,), y a number or (c,).
 
         Whatever exception comes, of a signal too: it was learned or it was not, as `seen` tells.
-        """
-        return self._changing(self._learn_point, x, y)
 
-    def _learn_point(self, x: object, y: object) -> Update:
+        weight: v, and it counts as v datapoints, as if the variance of its noise were v times less.
+            With 0 nothing changes, and `seen` does not count it. To learners that go downhill by
+            `lr`, each datapoint's squared error counts v times.
+        """
+        return self._changing(self._learn_point, x, y, weight)
+
+    def _learn_point(self, x: object, y: object, weight: object) -> Update:
         inputs = self._model.accept("x", x, self._dtype)
         X = inputs[None]
         if inputs.shape != self._input_shape:
             self._check_inputs("x", X, one=True)
-        update = self._learn_one(X, self._labels("y", y, X, one=True))
+        Y = self._labels("y", y, X, one=True)
+        if weight is not None:
+            return self._learn_weighted(X, Y, weights(weight, 1)).first()
+        update = self._learn_one(X, Y)
         self._watch(update)
         return update
 
-    def learn_batch(self, X: object, Y: object) -> Update:
+    def learn_batch(self, X: object, Y: object, weight: object = None) -> Update:
         """Learn many datapoints at once, as one block: X (n, d), Y (n,) or (n, c).
 
-        With `forgetting`, the block is one moment in time.
+        With `forgetting`, the block is one moment in time. weight: as for `learn`; a number, or
+        one for each datapoint.
         """
-        return self._changing(self._learn_points, X, Y)
+        return self._changing(self._learn_points, X, Y, weight)
 
-    def _learn_points(self, X: object, Y: object) -> Update:
+    def _learn_points(self, X: object, Y: object, weight: object) -> Update:
         inputs, labels = self._many(X, Y)
+        v = None if weight is None else weights(weight, len(inputs))
         if not len(inputs):
             return Update(labels, labels, 0.0, 0.0, labels, self.memory.rank if self.memory else 0)
-        update = self._learn_block(inputs, labels)
+        if v is None:
+            update = self._learn_block(inputs, labels)
+            self._watch(update)
+            return update
+        out = v == 0
+        if not out.any():
+            return self._block_of_weights(inputs, labels, v)
+        left_out = self._looked_at(inputs[out], labels[out])
+        if out.all():
+            outputs = left_out.prediction, left_out.residual, 0.0, np.nan, left_out.conflict
+            return Update(*outputs, int(left_out.rank[0]), left_out.variance)
+        learned = self._block_of_weights(inputs[~out], labels[~out], v[~out])
+        return between(learned, left_out, out)
+
+    def _block_of_weights(self, X: Any, Y: Array, v: Array) -> Update:
+        rows = Weighted(X, np.sqrt(v))
+        update: Update = rows.told(self._learn_block(rows, Y))
         self._watch(update)
         return update
 
-    def learn_each(self, X: object, Y: object) -> Updates:
+    def learn_each(self, X: object, Y: object, weight: object = None) -> Updates:
         """Learn many datapoints one after another: what a loop of `learn` gives.
 
         Where an exception ends it, those before have been learned, and nothing is told of them.
+        weight: as for `learn`; a number, or one for each datapoint.
         """
-        return self._changing(self._learn_each, X, Y)
+        return self._changing(self._learn_each, X, Y, weight)
 
-    def _learn_each(self, X: object, Y: object) -> Updates:
-        updates = self._learn_rows(*self._many(X, Y))
+    def _learn_each(self, X: object, Y: object, weight: object) -> Updates:
+        inputs, labels = self._many(X, Y)
+        if weight is not None:
+            return self._learn_weighted(inputs, labels, weights(weight, len(inputs)))
+        updates = self._learn_rows(inputs, labels)
         self._watch(updates)
         return updates
+
+    def _learn_weighted(self, X: Any, Y: Array, v: Array) -> Updates:
+        """Row after row; those that have no weight are looked at when their turn comes."""
+        counts = v > 0
+        starts = [0, *(np.flatnonzero(np.diff(counts)) + 1).tolist()] if len(X) else []
+        parts = []
+        for start, stop in zip(starts, [*starts[1:], len(X)], strict=True):
+            rows = slice(start, stop)
+            if counts[start]:
+                weighted = Weighted(X[rows], np.sqrt(v[rows]))
+                parts.append(weighted.told(self._learn_rows(weighted, Y[rows])))
+                self._watch(parts[-1])
+            else:
+                parts.append(self._looked_at(X[rows], Y[rows]))
+        return Updates.joined(parts, Y)
+
+    def _looked_at(self, X: Any, Y: Array) -> Updates:
+        """What would be told of rows, were they learned, but that nothing happens."""
+        F, residual, G = self._linearize(self._w, X, Y)
+        nothing, rank = np.zeros(len(X)), self.memory.rank if self.memory else 0
+        ranks, unknown = np.full(len(X), rank), np.full(len(X), np.nan)
+        variance = self._expected_variance(F, G)
+        return Updates(F, residual, nothing, unknown, residual.copy(), ranks, variance)
+
+    def _expected_variance(self, F: Array, G: Any, noisy: bool = True) -> Array:
+        """gᵀPg for each gradient, and R where noisy; NaN where there is no P."""
+        return np.full(len(F), np.nan)
 
     def predict(self, X: object, std: bool | str = False) -> Any:
         """f(x; w) for one datapoint, x (d,), or for many, X (n, d). Changes nothing.
@@ -388,10 +445,10 @@ class Learner(Atomic, ABC):
             self._columns = self._columns.as_judged()
             self._columns.judge()
 
-    def _learn_block(self, X: Array, Y: Array) -> Update:
+    def _learn_block(self, X: Any, Y: Array) -> Update:
         return self.undivided(self._learn_and_count, X, Y)
 
-    def _learn_and_count(self, X: Array, Y: Array) -> Update:
+    def _learn_and_count(self, X: Any, Y: Array) -> Update:
         update = self._learn(X, Y)
         self._count(X, Y)
         return update
@@ -415,7 +472,7 @@ class Learner(Atomic, ABC):
     def _learn_one(self, X: Array, Y: Array) -> Update:
         return self._learn_block(X, Y).first()
 
-    def _learn_rows(self, X: Array, Y: Array) -> Updates:
+    def _learn_rows(self, X: Any, Y: Array) -> Updates:
         """Learn rows one after another: a loop, unless a subclass knows a faster way."""
         rows = range(len(X))
         updates = [self._learn_block(X[i : i + 1], Y[i : i + 1]).first() for i in rows]
@@ -427,7 +484,7 @@ class Learner(Atomic, ABC):
             self._begin(X, Y)
         self.__dict__["_seen"] += len(X)  # past `__setattr__`, which takes longer than all of this
         if self._columns.waits:
-            self._columns = self._columns.with_rows(X)
+            self._columns = self._columns.with_rows(inputs_of(X))
 
     def _begin(self, X: Array, Y: Array) -> None:
         """Take note of what the first datapoints tell."""
@@ -463,10 +520,10 @@ class Learner(Atomic, ABC):
 
     def _linearize(self, w: Array, X: Array, Y: Array) -> tuple[Array, Array, Any]:
         """F, the residual and G, at w."""
-        F, residual, G = self._model.observe(w, X, Y)
+        F, residual, G = self._model.observe(w, inputs_of(X), Y)
         self._check(F, G)
         self.check_finite(F, G)
-        return F, residual, G
+        return observed(X, F, residual, G)
 
     def _check(self, F: Array, G: Any) -> None:
         """Refuse gradients that have not the shape that they should."""

@@ -129,10 +129,9 @@ class EKF(Moving):
         of_noise = R if np.ndim(R) == 0 else np.diag(R)
         return np.asarray(self.memory.variance(G, 0.0) + of_noise)[:, None]
 
-    def _variance(self, X: Any, noisy: bool) -> Array:
-        F, G = self._model.linearize(self._w, X)
+    def _expected_variance(self, F: Array, G: Any, noisy: bool = True) -> Array:
         everything = np.ones(G.shape[1], bool)
-        R = covariance(self.noise, everything, len(X)) if noisy else 0.0
+        R = covariance(self.noise, everything, len(F)) if noisy else 0.0
         return np.reshape(self._expected(G, R), self.per_gradient(F))
 
     def _fit(

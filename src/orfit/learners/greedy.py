@@ -8,6 +8,7 @@ from orfit import door
 from orfit.door import Array
 from orfit.learners.base import Learner
 from orfit.learners.update import Update
+from orfit.learners.weights import inputs_of, observed
 from orfit.meter import Meter, Probes
 from orfit.models import residual
 
@@ -44,9 +45,13 @@ class Greedy(Learner):
         F = self.model.predict(self.model.initial(), X)
         return np.broadcast_to(self._w, F.shape).copy()
 
+    def _linearize(self, w: Array, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+        """There are no gradients; and a label is the latest whatever its weight."""
+        F = self._predict(inputs_of(X))
+        return observed(X, F, residual(Y, F), np.zeros((0, len(F))))
+
     def _learn(self, X: Array, Y: Array) -> Update:
-        F = self._predict(X)
-        left = residual(Y, F)
+        F, left, _ = self._linearize(self._w, X, Y)
         length = float(np.linalg.norm(Y[-1] - self._w))
         self._w = np.array(Y[-1])
-        return Update(F, left, length, 1.0, Y - Y[-1], 0)
+        return Update(F, left, length, 1.0, self._linearize(self._w, X, Y)[1], 0)

@@ -16,6 +16,7 @@ from orfit.learners.health import Health
 from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
+from orfit.learners.weights import inputs_of, observed
 from orfit.memory import Memory
 from orfit.memory.base import Walk
 from orfit.memory.drift import drifts
@@ -336,8 +337,9 @@ class OneStep(Learner):
         return np.sqrt(self.scale * variance)
 
     def _variance(self, X: Any, noisy: bool) -> Array:
-        """gᵀPg for each output, and R where noisy."""
-        F, G = self._model.linearize(self._w, X)
+        return self._expected_variance(*self._model.linearize(self._w, X), noisy)
+
+    def _expected_variance(self, F: Array, G: Any, noisy: bool = True) -> Array:
         variance = self.memory.variance(G, self.noise, self.guesses.chosen)
         return np.reshape(variance + noisy * self.noise, self.per_gradient(F))
 
@@ -379,11 +381,11 @@ class OneStep(Learner):
 
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """Of a linear model, F at its origin, the labels and G, all of the right shapes."""
-        offset, labels, G = self._model.affine(X, Y)
+        offset, labels, G = self._model.affine(inputs_of(X), Y)
         if labels.shape != offset.shape:
             check_labels(labels, offset)
         self._check(offset, G)
-        return offset, labels, G
+        return observed(X, offset, labels, G)
 
     def rows_learned(self, X: Any, Y: Array, rows: int) -> None:
         """Count the first of these rows."""

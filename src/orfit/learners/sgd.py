@@ -35,15 +35,16 @@ class SGD(Learner):
     def settings(self) -> dict[str, Any]:
         return {"lr": self.lr}
 
-    def learn_each(self, X: object, Y: object, *, passes: int = 1) -> Updates:
+    def learn_each(
+        self, X: object, Y: object, weight: object = None, *, passes: int = 1
+    ) -> Updates:
         """Row after row, `passes` times over; tells of the last pass."""
-        return self._changing(self._learn_passes, X, Y, passes)
+        return self._changing(self._learn_passes, X, Y, weight, passes)
 
-    def _learn_passes(self, X: object, Y: object, passes: int) -> Updates:
-        inputs, labels = self._many(X, Y)
+    def _learn_passes(self, X: object, Y: object, weight: object, passes: int) -> Updates:
         for _ in range(door.count("passes", passes) - 1):
-            self._learn_rows(inputs, labels)
-        return self._learn_rows(inputs, labels)
+            self._learn_each(X, Y, weight)
+        return self._learn_each(X, Y, weight)
 
     def _learn(self, X: Array, Y: Array) -> Update:
         F, residual, G = self._linearize(self._w, X, Y)

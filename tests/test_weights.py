@@ -1,0 +1,186 @@
+"""A row of weight v counts as v rows; one of weight 0 changes nothing."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import orfit
+from conftest import WAYS, every_way
+from oracles import ridge
+from test_contract import PAIRS, make, same, stream
+
+pytestmark = pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
+
+pairs = pytest.mark.parametrize(("learner", "model"), PAIRS)
+# Those to which many rows at one moment are the same as many rows: none fade, drift or round.
+EXACT = ["ORFit", "ORFit noisy", "RLS", "NTKRLS", "EKF", "EKF matrix"]
+repeated = pytest.mark.parametrize(
+    ("learner", "model"), [(a, b) for a, b in PAIRS if a in EXACT and "network" not in b]
+)
+
+
+@repeated
+def test_a_weight_is_as_many_rows(learner, model):
+    """In blocks, for linear models: the sum of squared errors is the same sum."""
+    X, Y = stream(model, 9)
+    v = np.array([1, 3, 0, 2, 1, 0, 4, 1, 2])
+    if learner == "ORFit":  # where nothing is noise, contradictions count
+        Y = make(learner, model).predict(X) + 1.0 if model == "bias" else 0 * Y
+    for way in WAYS:
+        one, many, each = (make(learner, model, way) for _ in range(3))
+        one.learn_batch(X, Y, weight=v)
+        many.learn_batch(X.repeat(v, axis=0), Y.repeat(v, axis=0))
+        each.learn_each(X, Y, weight=v)
+        np.testing.assert_allclose(one.w, many.w, atol=1e-9)
+        np.testing.assert_allclose(each.w, many.w, atol=1e-9)
+        assert one.seen == each.seen == (v > 0).sum()
+
+
+@pairs
+def test_weight_one_is_none(learner, model):
+    X, Y = stream(model, 6)
+    for learn in ("learn_batch", "learn_each"):
+        plain, weighted = make(learner, model), make(learner, model)
+        told, same_told = getattr(plain, learn)(X, Y), getattr(weighted, learn)(X, Y, weight=1.0)
+        assert same(plain, weighted)
+        for name in ("prediction", "residual", "conflict", "step", "novelty", "rank", "variance"):
+            np.testing.assert_array_equal(getattr(told, name), getattr(same_told, name), name)
+
+
+@pairs
+def test_weight_zero_changes_nothing(learner, model):
+    X, Y = stream(model, 6)
+    one, other = make(learner, model), make(learner, model)
+    one.learn_each(X[:4], Y[:4])
+    other.learn_each(X[:4], Y[:4])
+    F = one.predict(X)
+    for told in (
+        other.learn_batch(X, Y, weight=0),
+        other.learn_each(X, Y, weight=np.zeros(6)),
+    ):
+        np.testing.assert_allclose(told.prediction, F, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(told.residual, Y - F, rtol=1e-12, atol=1e-12)
+        assert not np.any(told.step)
+    told = other.learn(X[5], Y[5], weight=0.0)
+    np.testing.assert_allclose(told.prediction, F[5], rtol=1e-12, atol=1e-12)
+    assert np.shape(told.residual) == Y.shape[1:]
+    assert one.seen == other.seen
+    one.learn_each(X[4:], Y[4:])
+    other.learn_each(X[4:], Y[4:])
+    assert same(one, other)
+
+
+@pairs
+def test_each_is_a_loop_of_learn(learner, model):
+    X, Y = stream(model, 8)
+    v = np.array([2.0, 0.0, 0.5, 1.0, 0.0, 0.0, 3.0, 1e-3])
+    loop, each = make(learner, model), make(learner, model)
+    told = each.learn_each(X, Y, weight=v)
+    updates = [loop.learn(x, y, weight=w) for x, y, w in zip(X, Y, v, strict=True)]
+    assert same(loop, each)
+    for name in ("prediction", "residual", "conflict", "step", "variance"):
+        of_loop = np.array([getattr(update, name) for update in updates])
+        np.testing.assert_allclose(getattr(told, name), of_loop, 1e-12, 1e-14, err_msg=name)
+    np.testing.assert_allclose(told.prediction + told.residual, Y, rtol=1e-9, atol=1e-9)
+
+
+@every_way
+@given(
+    v=st.lists(st.floats(0, 1e3), min_size=12, max_size=12),
+    noise=st.sampled_from([1e-3, 1.0, 30.0]),
+)
+def test_it_is_weighted_ridge_regression(rows, v, noise):
+    """argmin Σ v (y − f)² + R |w|²: on every way, with a bias."""
+    rng, v = np.random.default_rng(4), np.array(v)
+    X, Y = rng.standard_normal((12, 5)), rng.standard_normal(12)
+    learner = orfit.ORFit(orfit.Linear(5, bias=True), 6, noise=noise, rows=rows)
+    learner.learn_each(X, Y, weight=v)
+    phi = np.column_stack([X, np.ones(12)])
+    root = np.sqrt(v)
+    np.testing.assert_allclose(
+        learner.w, ridge(phi * root[:, None], Y * root, np.zeros(6), noise), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_ways_agree_and_tell_the_same(rng):
+    X, Y = rng.standard_normal((300, 20)), rng.standard_normal((300, 2))
+    v = rng.uniform(0, 3, 300) * (rng.random(300) > 0.1)
+    told = {}
+    for name, rows in WAYS.items():
+        learner = orfit.ORFit(orfit.Linear(20, heads=2), 8, noise=0.5, rows=rows)
+        told[name] = learner.learn_each(X, Y, weight=v), learner.w
+    plain, w = told.pop("plain")
+    for updates, moved in told.values():
+        np.testing.assert_allclose(moved, w, atol=1e-9)
+        for name in ("prediction", "residual", "conflict", "variance"):
+            np.testing.assert_allclose(getattr(updates, name), getattr(plain, name), atol=1e-8)
+
+
+def test_variance_is_that_of_the_row_with_less_noise():
+    learner = orfit.EKF(orfit.Linear(2), noise=0.6)
+    update = learner.learn([3.0, 4.0], 1.0, weight=2.0)
+    assert update.variance == pytest.approx(25 + 0.3)
+    assert update.conflict == pytest.approx(0.3 / 25.3)
+    (of_none,) = learner.learn_each([[3.0, 4.0]], [1.0], weight=[0.0]).variance
+    assert of_none == pytest.approx(learner.predict([3.0, 4.0], std=True)[1] ** 2)
+
+
+def test_going_downhill_a_squared_error_counts_so_often(rng):
+    one, other = (orfit.SGD(orfit.Linear(3), lr=0.01) for _ in range(2))
+    x = rng.standard_normal(3)
+    one.learn(x, 2.0, weight=3.0)
+    other.lr = 0.03
+    other.learn(x, 2.0)
+    np.testing.assert_allclose(one.w, other.w, rtol=1e-15)
+
+
+def test_the_meter_counts_rows_so_often(rng):
+    X, Y, v = rng.standard_normal((60, 8)), rng.standard_normal(60), rng.integers(1, 4, 60)
+    learner = orfit.ORFit(orfit.Linear(8), 2, noise=0.1, meter=orfit.Meter(2000))
+    learner.learn_each(X, Y, weight=v)
+    error = np.sum(v * (learner.predict(X) - Y) ** 2)
+    assert learner.meter.error.low < error < learner.meter.error.high
+
+
+@pytest.mark.parametrize(
+    ("weight", "says"),
+    [
+        (-1.0, "negative"),
+        ([1.0, np.nan], "finite"),
+        ([1.0, 2.0, 3.0], "each of 2 rows"),
+        ("much", "real numbers"),
+        (np.ones((2, 1)), "each of 2 rows"),
+        (1e300, "leaves the finite numbers"),
+    ],
+)
+@every_way
+def test_what_is_no_weight_is_refused_and_nothing_changes(rows, weight, says):
+    learner = orfit.ORFit(orfit.Linear(2), 2, noise=1.0, rows=rows)
+    learner.learn([1.0, 2.0], 3.0)
+    before = learner.w
+    X, Y = np.array([[1e200, 2.0], [3.0, -1e200]]), [1.0, 2.0]
+    for learn in (learner.learn_batch, learner.learn_each):
+        with pytest.raises(ValueError, match=says):
+            learn(X, Y, weight=weight)
+        assert learner.seen == 1
+        np.testing.assert_array_equal(learner.w, before)
+
+
+def test_float32_stays(rng):
+    learner = orfit.ORFit(orfit.Linear(4), 2, noise=1.0, w0=np.zeros(4, np.float32))
+    learner.learn_each(rng.standard_normal((5, 4)), np.ones(5), weight=2.0)
+    assert learner.w.dtype == np.float32
+    assert learner.memory.U.dtype == np.float32
+
+
+def test_networks(rng):
+    torch = pytest.importorskip("torch", reason="networks need torch")
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    net = net.double()
+    X, Y = rng.standard_normal((5, 3)), rng.standard_normal((5, 2))
+    one, many = (orfit.ORFit(orfit.TorchModel(net), noise=0.5) for _ in range(2))
+    v = np.array([1, 0, 2, 3, 1])
+    one.learn_batch(X, Y, weight=v)
+    many.learn_batch(X.repeat(v, axis=0), Y.repeat(v, axis=0))
+    np.testing.assert_allclose(one.w, many.w, atol=1e-10)

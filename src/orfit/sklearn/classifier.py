@@ -12,14 +12,15 @@ from orfit.sklearn.base import Estimator
 
 
 class ORFitClassifier(ClassifierMixin, Estimator):
-    """Least-squares classification in one pass: ridge regression on 1 for a row's class, else 0.
+    """Discriminant analysis in one pass: ridge regression on 1 for a row's class and 0 for others.
 
     The parameters are those of `ORFitRegressor`; `classes_` are in order. A class may appear at any
     time: it is as if it had been known from the start.
 
-    `decision_function` is that regression, and `predict` its largest. `predict_proba` is the
-    softmax of it, divided by the variance of what it leaves of a label: what follows, as in linear
-    discriminant analysis, where that is normal and equally wide for all classes.
+    What the regression predicts is taken to be normal within each class, and equally wide in all of
+    them; `predict_proba` follows from that, from how frequent classes are, and from what the
+    regression leaves of labels it has not learned. With few shrunken columns that is linear
+    discriminant analysis. `decision_function` is the logarithm of it, `predict` its largest.
 
     Examples:
         >>> from orfit.sklearn import ORFitClassifier
@@ -53,21 +54,20 @@ class ORFitClassifier(ClassifierMixin, Estimator):
         return self._update(X, y, classes, sample_weight, anew=not self._began)
 
     def decision_function(self, X: Any) -> Array:
-        """The score of each class, (n, k), in the order of `classes_`; of two, how far the second
-        is before the first, (n,).
+        """The logarithm of how likely each class is, but for a constant, (n, k), in the order of
+        `classes_`; of two classes the odds of the second, (n,).
         """
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict(self, X: Any) -> Array:
-        """The class of each row."""
+        """The most likely class of each row."""
         scores = self._scores(X)
         return np.asarray(self.classes_[np.argmax(scores, axis=1)])
 
     def predict_proba(self, X: Any) -> Array:
         """How likely each class is, (n, k)."""
-        scores = self._scores(X)
-        return np.asarray(softmax(scores / self._spread, axis=1))
+        return np.asarray(softmax(self._scores(X), axis=1))
 
     @property
     def classes_(self) -> Array:
@@ -78,27 +78,25 @@ class ORFitClassifier(ClassifierMixin, Estimator):
 
     @property
     def coef_(self) -> Array:
-        """(k, d); of two classes, (1, d): the second before the first."""
-        return self._by_class(self._linear()[0])
+        """(k, d), as `decision_function` tells; of two classes (1, d)."""
+        slopes, _ = self._linear()
+        return self._by_class((self._rule[0].T @ slopes).astype(slopes.dtype))
 
     @property
     def intercept_(self) -> Array:
-        """(k,); of two classes, (1,)."""
-        return self._by_class(self._linear()[1])
+        """(k,); of two classes (1,)."""
+        _, bias = self._linear()
+        A, b = self._rule
+        return self._by_class((bias @ A + b).astype(bias.dtype))
 
     @property
-    def _spread(self) -> float:
-        """The variance of what is left of labels, as if it were the same for all classes.
-
-        Scores add up to 1, so they vary along k − 1 of k directions.
-        """
-        scaled, k = self._learned.scaled, len(self._heads)
-        each = float(np.mean(scaled.noise_variance))
-        return max(each * k / max(k - 1, 1), 1 / (2 + scaled.mass))
+    def _rule(self) -> tuple[Array, Array]:
+        return self._learned.scaled.rule()
 
     def _scores(self, X: Any) -> Array:
         F, _ = self._predicted(X)
-        return F[:, np.argsort(self._heads)]
+        A, b = self._rule
+        return (F @ A + b).astype(F.dtype)[:, np.argsort(self._heads)]
 
     def _by_class(self, heads: Array) -> Array:
         ordered = heads[np.argsort(self._heads)]

@@ -41,7 +41,7 @@ class Learned:
 
     def learn(self, rows: Rows) -> Updates:
         """Predict each row, then learn it."""
-        if rows.Y.shape[1] > len(self.scaled.squares):
+        if rows.Y.shape[1] > self.scaled.outputs:
             self.scaled.grow(rows.Y.shape[1])
         told, done = [], 0
         while self.first is not None and done < len(rows):
@@ -78,7 +78,7 @@ class Learned:
         )
         made = cls(scaled, values["amounts"])
         if own:
-            d, q = len(scaled.inputs.mean), len(scaled.squares)
+            d, q = len(scaled.inputs.mean), scaled.outputs
             sides: schema.Layout = {
                 "X": (DOUBLE, "n", d),
                 "Y": (DOUBLE, "n", q),

@@ -106,8 +106,10 @@ def _restored(arrays: dict[str, Array], header: dict[str, Any]) -> Any:
     values = record(FIELDS)("header", header)
     estimator = KINDS[values["kind"]](**values["params"])
     learned, classes = Learned.restored(arrays, values["learned"]), values["classes"]
-    d, q = len(learned.scaled.inputs.mean), len(learned.scaled.squares)
-    if learned.amounts is not estimator._amounts or (classes is None) is not estimator._amounts:
+    d, q = len(learned.scaled.inputs.mean), learned.scaled.outputs
+    if (learned.scaled.classes is None) is not estimator._amounts or (
+        classes is None
+    ) is not estimator._amounts:
         raise ValueError(f"what was learned is not that of {values['kind']}")
     if classes is not None:
         if len(classes) != q:

@@ -14,7 +14,8 @@ from orfit.learners import RLS, ORFit, Updates
 from orfit.learners.load import restored
 from orfit.learners.onestep import OneStep
 from orfit.schema import DOUBLE, Fields, arranged, mapping, record
-from orfit.sklearn import setup
+from orfit.sklearn import discriminant, setup
+from orfit.sklearn.discriminant import Discriminant
 from orfit.sklearn.rows import Rows, dense, slices
 from orfit.sklearn.scale import Scale
 from orfit.sklearn.setup import Setup
@@ -36,12 +37,12 @@ class Scaled:
         kind: Features,
         learner: OneStep,
         long: float,
+        classes: Discriminant | None = None,
     ) -> None:
-        """long: what features are divided by."""
+        """long: what features are divided by. classes: of which targets say that a row has them."""
         self.settings, self.inputs, self.targets = settings, inputs, targets
         self.features, self.learner, self.long = kind, learner, long
-        self.squares = np.zeros(len(targets.mean))  # Σ r² / (gᵀPg + R) of each target so far
-        self.mass = 0.0  # of so many rows
+        self.classes = classes
 
     @classmethod
     def decided(cls, settings: Setup, rows: Rows, heads: int | None, amounts: bool) -> "Scaled":
@@ -63,7 +64,8 @@ class Scaled:
                 yield replace(part, X=kind.make(inputs.applied(part.X)))
 
         learner, long = settings.learner(size, heads, parts)
-        return cls(settings, inputs, targets, kind, learner, long)
+        classes = None if amounts else Discriminant(rows.Y.shape[1], isinstance(learner, RLS))
+        return cls(settings, inputs, targets, kind, learner, long, classes)
 
     def learn(self, rows: Rows) -> Updates:
         """Predict each row, then learn it. What is told is in the units of the targets."""
@@ -71,8 +73,10 @@ class Scaled:
         told = []
         for part in rows.blocks(self.learner.model.size):
             phi, Y = self._phi(part.X), self.targets.applied(part.Y)
+            before = self.learner.seen
             updates = self.learner.learn_each(phi, Y[:, 0] if one else Y, weight=part.weight)
-            self._count(updates, part.counts)
+            if self.classes is not None:
+                self.classes.see(updates, Y, part.counts, self.learner.forgetting, before)
             told.append(self._in_units(updates))
         return Updates.joined(told, rows.Y[:, 0] if one else rows.Y)
 
@@ -93,23 +97,22 @@ class Scaled:
         """More targets, which were 0 so far."""
         self.learner.grow(heads=heads)
         self.targets = self.targets.grown(heads)
-        self.squares = np.append(self.squares, np.zeros(heads - len(self.squares)))
+        if self.classes is not None:
+            self.classes.grow(heads)
 
     @property
-    def exact(self) -> bool:
-        return isinstance(self.learner, RLS)
+    def outputs(self) -> int:
+        return len(self.targets.mean)
 
-    @property
-    def noise_variance(self) -> Array:
-        """Of each target, in its units.
-
-        Σ r² / (gᵀPg + R) does not depend on the order of rows, where nothing was dropped: it is
-        yᵀ(K + R)⁻¹y. Else it is what was so lately.
-        """
-        unit = self.targets.unit**2
-        if self.exact:
-            return np.asarray(unit * self.squares / max(self.mass - 1, 1.0))
-        return np.asarray(unit * self.learner.scale * self.learner.noise)
+    def rule(self) -> tuple[Array, Array]:
+        """A, b so that of predictions f, f A + b are the logarithms of classes (`Discriminant`)."""
+        assert self.classes is not None
+        if not isinstance(self.learner, RLS):
+            return self.classes.rule()
+        # Where P is what n rows left of Π⁻¹, the mean of gᵀPg over them is (p − tr ΠP) / n.
+        memory, size = self.learner.memory, self.learner.model.size
+        used = size - float(memory.prior) * float(np.sum(memory.L**2))
+        return self.classes.rule(min(max(used, 0.0), size) / max(self.classes.rows, 1.0))
 
     def linear(self) -> tuple[Array, Array]:
         """Coefficients, q×features, and q intercepts: in the units of x where features are x."""
@@ -125,15 +128,6 @@ class Scaled:
     def _phi(self, X: Array) -> Array:
         scaled = self.inputs.applied(X).astype(self.settings.dtype, copy=False)
         return np.asarray(self.features.make(scaled) / self.long)
-
-    def _count(self, updates: Updates, counts: Array) -> None:
-        counted = (counts > 0) & (updates.variance > 0)
-        residual = updates.residual.reshape(len(updates), -1)[counted]
-        squares = residual**2 / updates.variance[counted, None]
-        fading = self.learner.forgetting ** np.arange(len(squares))[::-1]
-        faded = self.learner.forgetting ** len(squares)
-        self.squares = faded * self.squares + fading @ squares
-        self.mass = faded * self.mass + float(fading @ counts[counted])
 
     def _in_units(self, updates: Updates) -> Updates:
         """Predictions, residuals and conflicts so; and variances, where there is one target."""
@@ -154,12 +148,12 @@ class Scaled:
         arrays = {f"learner.{name}": array for name, array in arrays.items()}
         arrays |= {"inputs.mean": self.inputs.mean, "inputs.unit": self.inputs.unit}
         arrays |= {"targets.mean": self.targets.mean, "targets.unit": self.targets.unit}
-        arrays["squares"] = self.squares
-        return arrays, {
+        of_classes, classes = ({}, None) if self.classes is None else self.classes.state()
+        return arrays | of_classes, {
             "settings": asdict(self.settings),
             "features": {"kind": self.features.kind, "settings": self.features.settings()},
             "long": self.long,
-            "mass": self.mass,
+            "classes": classes,
             "learner": header,
         }
 
@@ -168,7 +162,7 @@ class Scaled:
         """What `state` gave; raises ValueError where it is no such thing."""
         values = record(FIELDS)("header", header)
         own = {n: a for n, a in arrays.items() if not n.startswith("learner.")}
-        arranged(own, LAYOUT)
+        arranged(own, LAYOUT | ({} if values["classes"] is None else discriminant.LAYOUT))
         inputs = Scale(arrays["inputs.mean"], arrays["inputs.unit"])
         targets = Scale(arrays["targets.mean"], arrays["targets.unit"])
         if not (inputs.unit > 0).all() or not (targets.unit > 0).all():
@@ -186,16 +180,18 @@ class Scaled:
             raise ValueError(f"a {type(learner).__name__} is no estimator's learner")
         if (learner.model.size, learner.model.heads or 1) != (parameters, len(targets.mean)):
             raise ValueError("the learner is not for these features and targets")
-        scaled = cls(settings, inputs, targets, made, learner, values["long"])
-        scaled.squares, scaled.mass = arrays["squares"], values["mass"]
-        return scaled
+        classes = None
+        if values["classes"] is not None:
+            classes = Discriminant(len(targets.mean), isinstance(learner, RLS))
+            classes.restore(own, values["classes"])
+        return cls(settings, inputs, targets, made, learner, values["long"], classes)
 
 
 FIELDS: Fields = {
     "settings": record(setup.FIELDS),
     "features": record({"kind": schema.one_of(*kinds.KINDS), "settings": mapping}),
     "long": door.positive,
-    "mass": door.nonnegative,
+    "classes": schema.optional(record(discriminant.FIELDS)),
     "learner": mapping,
 }
 LAYOUT: schema.Layout = {
@@ -203,5 +199,4 @@ LAYOUT: schema.Layout = {
     "inputs.unit": (DOUBLE, "d"),
     "targets.mean": (DOUBLE, "q"),
     "targets.unit": (DOUBLE, "q"),
-    "squares": (DOUBLE, "q"),
 }

@@ -1,4 +1,12 @@
-"""orfit behind scikit-learn's face (extra `sklearn`)."""
+"""Estimators with `fit` and `partial_fit`, for scikit-learn (extra `sklearn`).
+
+Examples:
+    >>> from orfit.sklearn import ORFitRegressor
+    >>> from sklearn.pipeline import make_pipeline
+    >>> model = make_pipeline(ORFitRegressor(features="relu", random_state=0))
+    >>> print(model.fit([[0.0], [1.0], [2.0]], [1.0, 0.0, 1.0]).predict([[1.0]]).shape)
+    (1,)
+"""
 
 try:
     from orfit.sklearn.classifier import ORFitClassifier

@@ -83,9 +83,9 @@ class Estimator(BaseEstimator):
 
     def _inputs(self, X: Any, **settings: Any) -> Any:
         """X, or X and y, as scikit-learn checks them: names and number of columns, too."""
-        return validate_data(
-            self, X, accept_sparse="csr", dtype=[np.float64, np.float32], **settings
-        )
+        # In one order, so that frames round as arrays do.
+        kinds: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+        return validate_data(self, X, order="C", **kinds, **settings)
 
     @property
     def _began(self) -> bool:

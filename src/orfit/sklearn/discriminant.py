@@ -23,6 +23,7 @@ from orfit.schema import DOUBLE, Fields, Layout
 
 RECENCY = 3.0  # row i of n counts as (i/n)^(RECENCY − 1), about
 WINDOW = 1000  # rows: never longer than that
+ROUNDING = 1e-9  # of sums over a long stream
 
 
 class Discriminant:
@@ -82,6 +83,12 @@ class Discriminant:
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
         self.labels, self.products = arrays["classes.labels"], arrays["classes.products"]
         self.rows, self.mass = values["rows"], values["mass"]
+        off = abs(float(self.labels.sum()) - self.rows)
+        if self.labels.min() < 0 or not off <= ROUNDING * (1 + self.rows):
+            raise ValueError("classes have not the rows that there were")
+        energies = np.linalg.eigvalsh(self.products)
+        if not door.symmetric(self.products) or energies[0] < -ROUNDING * energies[-1]:
+            raise ValueError("products of residuals are none")
 
 
 FIELDS: Fields = {"rows": door.nonnegative, "mass": door.nonnegative}

@@ -31,7 +31,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     """
     arrays, header = checkpoint.read(path)
     name = os.fspath(path)
-    if header.get("kind") not in KINDS:
+    if header.get("kind") not in [*KINDS]:  # whatever it is
         raise CheckpointError(f"{name} holds no estimator; orfit.load reads a learner by itself")
     try:
         return _restored(arrays, header)

@@ -410,6 +410,8 @@ def test_polars(diabetes):
     frame = polars.DataFrame({f"x{j}": X[:, j] for j in range(10)})
     model = ORFitRegressor().fit(frame, polars.Series(y))
     np.testing.assert_array_equal(model.coef_, ORFitRegressor().fit(X, y).coef_)
+    if not hasattr(StandardScaler().fit(frame), "feature_names_in_"):
+        pytest.skip("this scikit-learn does not read the names of this polars")
     assert model.feature_names_in_[0] == "x0"
     with pytest.raises(ValueError, match="same order"):
         model.predict(frame[frame.columns[::-1]])

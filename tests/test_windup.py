@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import orfit
-from orfit.memory import Dense
+from conftest import needs_numba
+from orfit.memory import Dense, dense, windup
 
 
 def streams(p, rng, ordinary=600, held=10_000, back=None):
@@ -128,3 +129,30 @@ def test_split_changes_nothing_where_p_is_cured(rng):
         memory.split(G, 1.0, 0.9)
     assert memory.state()[1] == values
     assert all((memory.state()[0][name] == array).all() for name, array in before.items())
+
+
+@needs_numba
+def test_the_compiled_loop_goes_on_where_rows_see_what_is_widest(rng, monkeypatch):
+    """P grows as it must, and whether that is so is looked at now and then, not for each row."""
+    p, X = 300, rng.standard_normal((600, 300))
+    y, looks = X @ np.ones(p), []
+    plain, compiled = (
+        orfit.RLS(orfit.Linear(p), forgetting=0.7, rows=rows) for rows in ("plain", "compiled")
+    )
+    plain.learn_each(X, y)
+    monkeypatch.setattr(dense, "cured", lambda *a: looks.append(a) or windup.cured(*a))
+    compiled.learn_each(X, y)
+    assert plain.memory.width.bound > windup.Width.of_prior(1.0, np.float64).room
+    assert 0 < len(looks) < 100
+    np.testing.assert_allclose(compiled.w, plain.w, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_what_is_held_back_is_p_with_more_of_its_prior(dtype, rng):
+    L = np.asfortranarray(rng.standard_normal((6, 6)), dtype)
+    width = windup.Width(1.0, 0.5, 1e5, wound=True)
+    held, _ = windup._held(L.copy(order="F"), width)
+    P = np.linalg.inv(np.linalg.inv(L @ L.T.astype(np.float64)) + np.eye(6) / 0.25)
+    np.testing.assert_allclose(held @ held.T, P, atol=1e-4 if dtype is np.float32 else 1e-12)
+    assert held.dtype == dtype
+    assert np.linalg.norm(held, 2) < 0.5

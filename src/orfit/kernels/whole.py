@@ -68,8 +68,8 @@ def row_loop(fingerprint):
     @kept
     @njit(**SETTINGS)
     def walk(
-        columns, late, scale, w, X, F, Y, noise, fade, bound, prior, limit, room, safe, most,
-        records, outcome,
+        columns, late, scale, w, X, F, Y, noise, fade, bound, prior, limit, room, visible, widest,
+        safe, most, records, outcome,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
@@ -77,7 +77,8 @@ def row_loop(fingerprint):
         before, by which L is still to be changed, with its scale (1); zero there: it is not.
         Without rows that change is all that is done. F (n×q): what is predicted where w = 0. Y: the
         labels. fade: the root of 1 / `forgetting`. bound, prior: how wide L is and was (`Width`).
-        limit, room: so wide it may be, and so wide divided by a row's length. safe: lengths whose
+        limit, room: so wide it may be, and so wide divided by a row's length, but before a row that
+        sees so much (`visible`) of where it is widest, up to `widest`. safe: lengths whose
         squares are numbers, and the share of a length that is no rounding. most: what steps may
         reach. records (n×(4 + 3q)): for each row |Δw|, novelty, rank, variance, q residuals, q
         predictions, q conflicts. outcome: how many rows were learned, fewer than all where the next
@@ -98,7 +99,9 @@ def row_loop(fingerprint):
             by, bound = fade, bound * fade
             norm, seen, wide = np.sqrt(dot(g, g)), np.sqrt(dot(v, v)), np.sqrt(dot(u, u))
             within = safe[0] < norm < safe[1] and safe[0] < seen < safe[1] and wide < safe[1]
-            if not within or bound > limit or bound * norm > room:
+            if not within or bound > widest:
+                break
+            if (bound > limit or bound * norm > room) and fade * seen <= visible * bound * norm:
                 break
             # T of `DenseSplit`, and what of it is no rounding.
             t = fade * seen

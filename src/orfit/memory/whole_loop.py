@@ -9,6 +9,7 @@ import numpy as np
 from orfit import tall
 from orfit.door import Array
 from orfit.memory.loop import NOTHING, rows_of
+from orfit.memory.windup import VISIBLE, WIDEST
 
 # Lengths whose squares are numbers, and the share of a length that is no rounding.
 SAFE = {dtype: (*lengths, tall.cutoff(dtype)) for dtype, lengths in tall.SAFE.items()}
@@ -49,10 +50,12 @@ class Walk:
         width, shared = memory.width, tall.shared(memory.w)
         if not len(X):  # without a row, the kernel would settle what the last one has left
             return
-        limit = room = math.inf  # what does not fade does not wind up
+        limit = room = widest = math.inf  # what does not fade does not wind up
+        visible = math.inf
         if self.fade > 1:
-            limit = width.limit(noise, 0.0)
-            room = math.inf if width.wound else width.room * math.sqrt(noise)
+            limit, widest = width.limit(noise, 0.0), WIDEST[X.dtype]
+            if not width.wound:
+                room, visible = width.room * math.sqrt(noise), VISIBLE
         kernel()(
             memory.root.T,
             memory.late,
@@ -67,6 +70,8 @@ class Walk:
             width.prior,
             limit,
             room,
+            visible,
+            widest,
             SAFE[X.dtype],
             self.most - memory.reach,
             self.records,
@@ -86,7 +91,7 @@ class Walk:
 
 def settle(memory: Any) -> None:
     """Change L by the row before, as the next row would."""
-    columns, nothing, zeros = memory.root.T, np.empty((0, 1)), [0.0] * 6
+    columns, nothing, zeros = memory.root.T, np.empty((0, 1)), [0.0] * 8
     w, safe = tall.shared(memory.w).T, SAFE[columns.dtype]
     late, scale, rows = memory.late, memory.scale, columns[:0]
     kernel()(

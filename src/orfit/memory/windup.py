@@ -26,6 +26,8 @@ from orfit.schema import Fields
 
 # What a row sees of L, beside the width of L, to point visibly where P is widest.
 VISIBLE = 3e-2
+# So wide L may be: its squares are numbers, too.
+WIDEST = {dtype: float(np.finfo(dtype).max) ** 0.4 for dtype in door.DTYPES}
 # How far below its limit L is set back: a cure, O(p³), is then rare.
 SETBACK = math.sqrt(10.0)
 
@@ -74,17 +76,31 @@ def cured(
     """L · fade, held below its limit if the columns of G ask for that; and how wide it is."""
     L = L * L.dtype.type(fade)
     width, limit = width.measured(L), width.limit(noise, norms.max())
-    most = float(np.finfo(L.dtype).max) ** 0.4  # so that squares are numbers too
-    if width.bound > most:
-        return _clipped(L, replace(width, bound=most / SETBACK))
+    if width.bound > WIDEST[L.dtype]:
+        return _clipped(L, replace(width, bound=WIDEST[L.dtype] / SETBACK))
     seen = tall.norms(tall.inner(L, G))
     visible = (seen > VISIBLE * width.bound * norms).all()
     if width.bound <= limit or (visible and not width.wound):
         return L, width
-    return _clipped(L, replace(width, bound=min(width.prior, limit) / SETBACK, wound=True))
+    held = _held if width.wound else _clipped
+    return held(L, replace(width, bound=min(width.prior, limit) / SETBACK, wound=True))
 
 
 def _clipped(L: Array, width: Width) -> tuple[Array, Width]:
     """L with no singular value above the bound."""
     W, s, Vt = linalg.svd(L)
     return np.asarray((W * np.minimum(s, width.bound)) @ Vt, L.dtype, order="F"), width
+
+
+def _held(L: Array, width: Width) -> tuple[Array, Width]:
+    """P⁻¹ ← P⁻¹ + I / bound²: the same for one that is not far wider, in a twentieth of the time.
+
+    L Lᵀ ← L (I + Lᵀ L / bound²)⁻¹ Lᵀ, and the matrix between them has a Cholesky factor. Where L
+    was far wider that would be all rounding.
+    """
+    scaled = L / L.dtype.type(width.bound)
+    between = scaled.T @ scaled
+    between[np.diag_indices(len(L))] += 1
+    factor = linalg.cholesky(between, overwrite_a=True, check_finite=False)
+    made = linalg.solve_triangular(factor, L.T, trans="T", check_finite=False)
+    return np.asarray(made.T, L.dtype, order="F"), width

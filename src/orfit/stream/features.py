@@ -1,123 +1,12 @@
-"""Features of a row: what the model is linear in. Made from a seed, so that no file holds them."""
-
-import math
-from typing import Any, ClassVar, Protocol
+"""What --features says, and how well features do on the first rows."""
 
 import numpy as np
-from scipy.spatial import distance
 
-from orfit import door, schema
 from orfit.door import Array
-from orfit.schema import Fields
+from orfit.features import Features, Fourier, Polynomial, Raw
 from orfit.stream.block import StreamError
 
 MOST = 100_000  # features: a slip of the keyboard asks for more
-PAIRS = 500  # rows, the distances of which tell how wide a kernel is
-
-
-class Features(Protocol):
-    """A map from a row's columns, as numbers, to its features."""
-
-    kind: str
-
-    def size(self, columns: int) -> int:
-        """How many there are of so many columns."""
-
-    def learn(self, X: Array) -> None:
-        """See the first rows, once, before any are made."""
-
-    def make(self, X: Array) -> Array:
-        """n×d → n×size."""
-
-    def settings(self) -> dict[str, Any]:
-        """The arguments to make them again."""
-
-
-class Raw:
-    """The columns themselves."""
-
-    kind = "raw"
-    fields: ClassVar[Fields] = {}
-
-    def size(self, columns: int) -> int:
-        return columns
-
-    def learn(self, X: Array) -> None:
-        """Nothing is learned."""
-
-    def make(self, X: Array) -> Array:
-        return X
-
-    def settings(self) -> dict[str, Any]:
-        return {}
-
-    def __str__(self) -> str:
-        return self.kind
-
-
-class Polynomial(Raw):
-    """The columns and all products of two of them."""
-
-    kind = "poly"
-
-    def size(self, columns: int) -> int:
-        return columns + columns * (columns + 1) // 2
-
-    def make(self, X: Array) -> Array:
-        i, j = np.triu_indices(X.shape[1])
-        return np.hstack([X, X[:, i] * X[:, j]])
-
-    def __str__(self) -> str:
-        return "poly:2"
-
-
-class Fourier:
-    """sqrt(2/N) cos(x·ω + b): their products are a Gaussian kernel's, as N grows.
-
-    Beside them are the columns, 1/sqrt(d) of each, so that what is linear need not be made of
-    waves, and goes on beyond the rows that were seen. ω is as wide as the kernel is narrow: its
-    width is the median distance of the first rows.
-    """
-
-    kind = "fourier"
-    fields: ClassVar[Fields] = {
-        "count": door.count,
-        "seed": schema.counter,
-        "width": schema.optional(door.positive),
-    }
-
-    def __init__(self, count: int, seed: int = 0, width: float | None = None) -> None:
-        self.count, self.seed, self.width = count, seed, width
-        self._waves: tuple[Array, Array] | None = None
-
-    def size(self, columns: int) -> int:
-        return columns + self.count
-
-    def learn(self, X: Array) -> None:
-        few = X[np.linspace(0, len(X) - 1, min(PAIRS, len(X))).astype(int)]
-        apart = distance.pdist(few)
-        apart = apart[apart > 0]
-        self.width = float(np.median(apart)) if len(apart) else 1.0
-
-    def make(self, X: Array) -> Array:
-        d = X.shape[1]
-        if self._waves is None:
-            assert self.width is not None
-            rng = np.random.default_rng(self.seed)
-            omega = rng.standard_normal((d, self.count)) / self.width
-            self._waves = omega, rng.uniform(0, 2 * math.pi, self.count)
-        omega, phase = self._waves
-        waves = np.cos(X @ omega + phase) * math.sqrt(2 / self.count)
-        return np.hstack([X / math.sqrt(d), waves])
-
-    def settings(self) -> dict[str, Any]:
-        return {"count": self.count, "seed": self.seed, "width": self.width}
-
-    def __str__(self) -> str:
-        return f"fourier:{self.count}"
-
-
-KINDS: dict[str, Any] = {kind.kind: kind for kind in (Raw, Polynomial, Fourier)}
 
 
 def parse(text: str, seed: int) -> tuple[int, Features | None]:
@@ -158,12 +47,17 @@ def leave_one_out(phi: Array, Y: Array, noises: Array) -> Array:
     were learned. Φ has a column of ones beside the features.
     """
     phi = np.hstack([phi, np.ones((len(phi), 1))])
-    energies, V = np.linalg.eigh(phi @ phi.T)
-    energies = np.maximum(energies, 0.0)
-    along, errors = V.T @ Y, []
+    if 4 * phi.shape[1] <= len(phi):  # else the square is faster
+        V, sigma, _ = np.linalg.svd(phi, full_matrices=False)
+        energies = sigma * sigma
+    else:
+        energies, V = np.linalg.eigh(phi @ phi.T)
+        energies = np.maximum(energies, 0.0)
+    along, squares, errors = V.T @ Y, V * V, []
+    outside, beyond = Y - V @ along, 1 - squares.sum(axis=1)  # of I − H, where no feature reaches
     for noise in noises:
         left = noise / (energies + noise)  # of I − H, along each axis
-        residual = V @ (left[:, None] * along)
-        leverage = (V * V) @ left
+        residual = outside + V @ (left[:, None] * along)
+        leverage = beyond + squares @ left
         errors.append(float(np.mean((residual / leverage[:, None]) ** 2)))
     return np.array(errors)

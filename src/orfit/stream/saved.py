@@ -3,13 +3,13 @@
 import os
 from typing import Any
 
-from orfit import checkpoint, door, schema
+from orfit import checkpoint, door, features, schema
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
 from orfit.learners.base import Learner
 from orfit.learners.load import restored
 from orfit.schema import DOUBLE, Fields, Layout, arranged, listed, mapping, record, text
-from orfit.stream import bookmarks, features, history, setup
+from orfit.stream import bookmarks, history, setup
 from orfit.stream.encoding import Encoding
 from orfit.stream.session import Session
 from orfit.stream.setup import Setup

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from orfit.door import Array
+from orfit.features import Features
 from orfit.learners.base import Learner
 from orfit.learners.onestep import OneStep
 from orfit.stream import features, setup
@@ -16,7 +17,6 @@ from orfit.stream.baselines import baselines
 from orfit.stream.block import Block, StreamError
 from orfit.stream.bookmarks import Bookmarks
 from orfit.stream.encoding import Choice, Classes, Encoding
-from orfit.stream.features import Features
 from orfit.stream.held import Held
 from orfit.stream.history import History
 from orfit.stream.lags import Lags

@@ -7,6 +7,7 @@ import numpy as np
 
 from orfit import door, schema
 from orfit.door import Array
+from orfit.features import Features, Fourier, Raw
 from orfit.learners import RLS, SGD, OneStepSGD, ORFit
 from orfit.learners.base import Learner
 from orfit.learners.onestep import OneStep
@@ -16,7 +17,7 @@ from orfit.meter import Meter
 from orfit.models import Linear
 from orfit.schema import Fields
 from orfit.stream.block import StreamError
-from orfit.stream.features import Features, Fourier, Raw, leave_one_out, parse
+from orfit.stream.features import leave_one_out, parse
 
 WAVES = 300  # Fourier features, where nobody says how many
 LARGEST_EXACT = 1000  # parameters, up to which the whole P takes less time than directions do

@@ -1,0 +1,169 @@
+"""Features of a row: what the model is linear in. Made from a seed, so that no file holds them."""
+
+import math
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from scipy.spatial import distance
+
+from orfit import door, schema
+from orfit.door import Array
+from orfit.schema import Fields
+
+PAIRS = 500  # rows, the distances of which tell how wide a kernel is
+
+
+class Features(Protocol):
+    """A map from a row's columns, as numbers, to its features."""
+
+    kind: str
+
+    def size(self, columns: int) -> int:
+        """How many there are of so many columns."""
+
+    def learn(self, X: Array) -> None:
+        """See the first rows, once, before any are made."""
+
+    def make(self, X: Array) -> Array:
+        """n×d → n×size."""
+
+    def settings(self) -> dict[str, Any]:
+        """The arguments to make them again."""
+
+
+class Raw:
+    """The columns themselves."""
+
+    kind = "raw"
+    fields: ClassVar[Fields] = {}
+
+    def size(self, columns: int) -> int:
+        return columns
+
+    def learn(self, X: Array) -> None:
+        """Nothing is learned."""
+
+    def make(self, X: Array) -> Array:
+        return X
+
+    def settings(self) -> dict[str, Any]:
+        return {}
+
+    def __str__(self) -> str:
+        return self.kind
+
+
+class Polynomial(Raw):
+    """The columns and all products of two of them."""
+
+    kind = "poly"
+
+    def size(self, columns: int) -> int:
+        return columns + columns * (columns + 1) // 2
+
+    def make(self, X: Array) -> Array:
+        i, j = np.triu_indices(X.shape[1])
+        return np.hstack([X, X[:, i] * X[:, j]])
+
+    def __str__(self) -> str:
+        return "poly:2"
+
+
+class Drawn:
+    """Features of x·ω + b, with ω and b from a seed: a file holds the seed, and no number of them.
+
+    Beside them are the columns, 1/sqrt(d) of each, so that what is linear need not be made of
+    others, and goes on beyond the rows that were seen.
+    """
+
+    kind: str
+    fields: ClassVar[Fields] = {"count": door.count, "seed": schema.counter}
+
+    def __init__(self, count: int, seed: int = 0) -> None:
+        self.count, self.seed = count, seed
+        self._drawn: tuple[Array, Array] | None = None
+
+    def size(self, columns: int) -> int:
+        return columns + self.count
+
+    def learn(self, X: Array) -> None:
+        """Nothing is learned."""
+
+    def make(self, X: Array) -> Array:
+        d = X.shape[1]
+        if self._drawn is None:
+            omega, b = self.draw(np.random.default_rng(self.seed), d)
+            self._drawn = omega.astype(X.dtype), b.astype(X.dtype)
+        omega, b = self._drawn
+        bent = self.bend(X @ omega + b) * math.sqrt(2 / self.count)
+        return np.hstack([X / math.sqrt(d), bent])
+
+    def draw(self, rng: np.random.Generator, columns: int) -> tuple[Array, Array]:
+        """ω, columns×count, and b."""
+        raise NotImplementedError
+
+    def bend(self, Z: Array) -> Array:
+        """What becomes of each x·ω + b."""
+        raise NotImplementedError
+
+    def settings(self) -> dict[str, Any]:
+        return {"count": self.count, "seed": self.seed}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_drawn": None}
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.count}"
+
+
+class Fourier(Drawn):
+    """sqrt(2/N) cos(x·ω + b): their products are a Gaussian kernel's, as N grows.
+
+    ω is as wide as the kernel is narrow: its width is the median distance of the first rows, unless
+    it is given.
+    """
+
+    kind = "fourier"
+    fields: ClassVar[Fields] = {**Drawn.fields, "width": door.positive}
+
+    def __init__(self, count: int, seed: int = 0, width: float | None = None) -> None:
+        super().__init__(count, seed)
+        self.width = width
+
+    def learn(self, X: Array) -> None:
+        if self.width is not None:
+            return
+        few = X[np.linspace(0, len(X) - 1, min(PAIRS, len(X))).astype(int)]
+        apart = distance.pdist(few)
+        apart = apart[apart > 0]
+        self.width = float(np.median(apart)) if len(apart) else 1.0
+
+    def draw(self, rng: np.random.Generator, columns: int) -> tuple[Array, Array]:
+        assert self.width is not None
+        omega = rng.standard_normal((columns, self.count)) / self.width
+        return omega, rng.uniform(0, 2 * math.pi, self.count)
+
+    def bend(self, Z: Array) -> Array:
+        return np.cos(Z)
+
+    def settings(self) -> dict[str, Any]:
+        return super().settings() | {"width": self.width}
+
+
+class ReLU(Drawn):
+    """sqrt(2/N) max(0, x·ω + b): the hidden layer of a network that was never trained.
+
+    x·ω is as wide as b where columns have variance 1, so that bends lie among the rows.
+    """
+
+    kind = "relu"
+
+    def draw(self, rng: np.random.Generator, columns: int) -> tuple[Array, Array]:
+        omega = rng.standard_normal((columns, self.count)) / math.sqrt(columns)
+        return omega, rng.standard_normal(self.count)
+
+    def bend(self, Z: Array) -> Array:
+        return np.maximum(Z, 0)
+
+
+KINDS: dict[str, Any] = {kind.kind: kind for kind in (Raw, Polynomial, Fourier, ReLU)}

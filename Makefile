@@ -2,7 +2,8 @@ PYTHON ?= python3
 # A virtual environment's own pip may be missing (Debian splits it off): the outer one serves it.
 pip = $(PYTHON) -m pip --python $(1)/bin/python --quiet --disable-pip-version-check
 venv = $(2) -m venv $(1) >/dev/null 2>&1 || $(2) -m venv --clear --without-pip $(1)
-# Every extra but torch, and what tests compare with.
+# Every extra but torch and river, and what tests compare with. river wants a newer NumPy than the
+# lowest that orfit takes.
 most = '.[cli,experiments,fast,sklearn,test]' 'filterpy>=2.0'
 # The row loop is compiled once, before two processes would do so at the same time.
 warm = $(1)/bin/python -c "import orfit; orfit.warm_up()"
@@ -104,5 +105,5 @@ clean:
 
 .venv-3.%/ready: pyproject.toml
 	$(call venv,.venv-3.$*,python3.$*)
-	$(call pip,.venv-3.$*) install --editable $(most)
+	$(call pip,.venv-3.$*) install --editable $(most) 'river>=0.26'
 	@touch $@

@@ -64,6 +64,12 @@ def river_model(make, bias=False):
     return predictions
 
 
+def orfit_in_river():
+    from orfit.river import ORFitRegressor
+
+    return ORFitRegressor()
+
+
 def river_linear():
     from river import linear_model
 
@@ -182,6 +188,7 @@ NONLINEAR = {
     "river neighbours": river_model(river_neighbours),
     "river forest": river_model(river_forest),
 }
+FACES = {"ORFit in river": river_model(orfit_in_river)}
 NOTHING = {"last value": last_value, "running mean": running_mean}
 HINDSIGHT = {
     "ORFit m=10, best noise": best_in_hindsight(lambda noise: orfit_limited(10, noise=noise)),

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from stream_data import STREAMS, fourier_features, standardised_so_far, stream
-from stream_learners import HINDSIGHT, LINEAR, NONLINEAR, NOTHING
+from stream_learners import FACES, HINDSIGHT, LINEAR, NONLINEAR, NOTHING
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -42,7 +42,7 @@ TITLES = {
 MOST = 10.0  # an error beyond so many times that of learning nothing counts as this in means
 SHOWN = [  # in the tables of single streams
     "ORFit m=10", "ORFit m=30", "ORFit m=100", "ORFit m=30, λ auto", "ORFit m auto", "RLS",
-    "RLS λ=0.99", "RLS λ auto",
+    "RLS λ=0.99", "RLS λ auto", "ORFit in river",
     "river linear", "river Bayes", "river PA", "sklearn SGD", *NONLINEAR, "ridge, all rows",
 ]  # fmt: skip
 DRAWN = {
@@ -54,8 +54,9 @@ SETTINGS = [(order, features) for features in FEATURES for order in ORDERS]
 
 
 def learners_of(features):
-    """Trees, rules and neighbours find features of their own."""
-    return LINEAR | HINDSIGHT | NOTHING | (NONLINEAR if features == "standardised" else {})
+    """Trees, rules and neighbours find features of their own; orfit.river can, and has a scaler."""
+    made = LINEAR | HINDSIGHT | NOTHING | (NONLINEAR if features == "standardised" else {})
+    return made | (FACES if features != "Fourier" else {})
 
 
 def main():
@@ -155,7 +156,7 @@ def summary_head():
 
 
 def every_learner():
-    return [*LINEAR, *NONLINEAR, *NOTHING, *HINDSIGHT]
+    return [*LINEAR, *FACES, *NONLINEAR, *NOTHING, *HINDSIGHT]
 
 
 def summary_table(results):

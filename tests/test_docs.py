@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-EXTRAS = {"torch": "torch", "sklearn": "sklearn", r"orfit\.stream": "pyarrow"}
+EXTRAS = {"torch": "torch", "sklearn": "sklearn", r"orfit\.stream": "pyarrow", "river": "river"}
 
 
 # The guide is run below, where what it prints is looked at: it is the longest.

@@ -31,12 +31,14 @@ def learner_for(
     noise: float | str = "auto",
     forgetting: float | str = 1.0,
     bias: bool = True,
+    growing: bool = False,
     dtype: npt.DTypeLike = np.float64,
 ) -> OneStep:
     """The learner of a linear model with so many features: exact, or ORFit with m directions.
 
     size, heads, bias: as for `Linear`. noise: R, beside a prior of variance 1 on each parameter; a
     number > 0 makes the exact one an `RLS`, else it is an `ORFit` that keeps all p directions.
+    growing: there may be more features later; it stays exact up to as many as may be.
     """
     model = Linear(size, heads=heads, bias=bias)
     directions = door.count("memory", memory)
@@ -45,5 +47,5 @@ def learner_for(
     if exact(model.size, directions):
         if not isinstance(noise, str) and door.nonnegative("noise", noise):
             return RLS(model, prior=noise, **settings)
-        directions = model.size
+        directions = EXACT * directions if growing else model.size
     return ORFit(model, directions, noise=noise, **settings)

@@ -1,0 +1,210 @@
+"""What stands behind each estimator: rows wait in a buffer until somebody asks, then are learned.
+
+Rows that nobody has asked about are learned together, which takes a fraction of the time, and is
+the same (`learn_each`). The first rows are kept, and give the scale (`scale`): of n of them the
+first 2^k ≤ n do, so that what is predicted does not depend on when somebody asked. Once there are
+FIRST, the scale is frozen, and they are let go.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from orfit.door import Array
+from orfit.faces import learner_for
+from orfit.learners.onestep import OneStep
+from orfit.river.columns import Columns
+from orfit.river.inputs import Inputs
+from orfit.river.settings import Settings
+
+FIRST = 256  # rows, a power of two, after which the scale stays
+BLOCK = 64  # rows that wait at most, later
+
+
+class Engine:
+    """Features by name in, labels as numbers; predictions out."""
+
+    def __init__(self, settings: Settings, heads: int | None, centred: bool = False) -> None:
+        """centred: whether labels are learned from the mean of the first ones on."""
+        self.settings, self.heads = settings, heads
+        self.columns = Columns()
+        self._centred = centred and settings.scaling
+        self._frozen = not settings.scaling
+        self._basis = 0  # rows that gave the scale
+        self._offset = np.zeros(heads or 1)  # of labels
+        self._inputs: Inputs | None = None
+        self._learner: OneStep | None = None
+        self._w: Any = None  # the learner's, since somebody asked
+        rows = BLOCK if self._frozen else FIRST
+        self._X, self._Y = np.zeros((rows, 0)), np.zeros((rows, heads or 1))
+        self._weights: Array | None = None  # of the rows, where one was given
+        self._rows = self._learned = 0  # in the buffer, and of these
+
+    def read(self, x: Mapping[Any, Any]) -> tuple[Any, Any]:
+        """Where the features of a row belong, new ones too, and their values."""
+        return self.columns.read(x, new=True)
+
+    def learn(self, x: tuple[Any, Any], y: Any, weight: float) -> None:
+        """Take a row, as `read` gives it; y a number, or one for each head."""
+        places, values = x
+        if len(self.columns) > self._X.shape[1]:
+            self._widen()
+        row = self._rows
+        if places is not ... or len(values) < self._X.shape[1]:
+            self._X[row] = math.nan
+            places = slice(len(values)) if places is ... else places
+        self._X[row, places] = values
+        self._Y[row] = y
+        if weight != 1.0 or self._weights is not None:
+            self._weigh(row, weight)
+        self._rows = row + 1
+        if self._rows == len(self._X):
+            self.settle()
+
+    def learn_rows(self, names: list[Any], X: Array, Y: Array, weights: Array | None) -> None:
+        """Take many rows, the columns of which have names."""
+        places = np.array(self.columns.join(names, X), int)
+        if len(self.columns) > self._X.shape[1]:
+            self._widen()
+        known = places >= 0
+        X, places, Y = X[:, known], places[known], Y.reshape(len(Y), -1)
+        done = 0
+        while done < len(X):
+            n = min(len(X) - done, len(self._X) - self._rows)
+            rows, taken = slice(self._rows, self._rows + n), slice(done, done + n)
+            self._X[rows] = math.nan
+            self._X[rows, places], self._Y[rows] = X[taken], Y[taken]
+            if weights is not None:
+                self._weigh(rows, weights[taken])
+            self._rows, done = self._rows + n, done + n
+            if self._rows == len(self._X):
+                self.settle()
+
+    def predict(self, x: Mapping[Any, Any]) -> Any:
+        """f(x) for each head, of which there is at least one; None before the first row."""
+        if self.learner is None:
+            return None
+        return self._phi(x) @ self._parameters() + self._offset
+
+    def predict_std(self, x: Mapping[Any, Any]) -> Any:
+        """The same, and the standard deviations of labels there."""
+        learner = self.learner
+        if learner is None:
+            return None
+        f, s = learner.predict(self._phi(x), std=True)
+        return f + self._offset, np.atleast_1d(s)
+
+    def predict_rows(self, names: list[Any], X: Array) -> Any:
+        """Of many rows the same, (n, heads); None before the first row was learned."""
+        if self.learner is None:
+            return None
+        places = np.array([self.columns.places.get(name, -1) for name in names], int)
+        rows = np.full((len(X), len(self.columns)), math.nan)
+        rows[:, places[places >= 0]] = X[:, places >= 0]
+        assert self._inputs is not None
+        return self._inputs.make(rows) @ self._parameters() + self._offset
+
+    @property
+    def learner(self) -> OneStep | None:
+        """The learner, with all rows learned; None before the first."""
+        if self._rows > self._learned:
+            self.settle()
+        return self._learner
+
+    def add_head(self) -> None:
+        """One more head, whose labels so far were all 0."""
+        assert self.heads is not None
+        self.heads += 1
+        self._offset = np.append(self._offset, 0.0)
+        self._Y = np.pad(self._Y, ((0, 0), (0, 1)))
+
+    def settle(self) -> None:
+        """Learn what waits."""
+        rows, self._w = self._rows, None
+        if self._frozen:
+            if self._learner is None:
+                self._make(1)
+        else:
+            basis = 1 << (rows.bit_length() - 1)
+            if basis > self._basis:
+                self._make(basis)
+        try:
+            self._learn(slice(self._learned, rows))
+        finally:  # what is refused here, because numbers overflow, does not come again
+            self._learned = rows
+            if self._frozen or rows == FIRST:
+                self._empty()
+
+    def _learn(self, rows: slice) -> None:
+        inputs, learner = self._inputs, self._learner
+        assert inputs is not None
+        assert learner is not None
+        if len(self.columns) > inputs.columns:
+            inputs.grow(self.columns.first)
+        model = learner.model
+        if (inputs.size, self.heads) != (model.size, model.heads):
+            learner.grow(size=inputs.size, heads=self.heads)
+        X, Y = self._X[rows, : inputs.columns], self._Y[rows] - self._offset
+        if self.heads is None:
+            Y = Y[:, 0]
+        weight = None if self._weights is None else self._weights[rows]
+        if len(X) == 1:
+            learner.learn(inputs.make_one(X[0]), Y[0], None if weight is None else weight[0])
+        else:
+            learner.learn_each(inputs.make(X), Y, weight)
+
+    def _make(self, basis: int) -> None:
+        """Begin anew, with the scale of the first so many rows."""
+        settings = self.settings
+        self._X = np.ascontiguousarray(self._X[:, : len(self.columns)])
+        few = basis < FIRST
+        self._inputs = Inputs(self._X[:basis], self.columns.first, settings, few)
+        if self._centred:
+            self._offset = self._Y[:basis].mean(axis=0)
+        self._learner = learner_for(
+            self._inputs.size,
+            self.heads,
+            settings.memory,
+            noise=settings.noise,
+            forgetting=settings.forgetting,
+            bias=False,
+            growing=True,
+        )
+        self._basis, self._learned = basis, 0
+
+    def _phi(self, x: Mapping[Any, Any]) -> Array:
+        assert self._inputs is not None
+        places, values = self.columns.read(x, new=False)
+        if places is ...:
+            return self._inputs.make_one(np.array(values, float))
+        row = np.full(len(self.columns), math.nan)
+        row[places] = values
+        return self._inputs.make_one(row)
+
+    def _parameters(self) -> Any:
+        """w, (p, heads)."""
+        if self._w is None:
+            assert self._learner is not None
+            self._w = self._learner.w.reshape(self._learner.model.size, -1)
+        return self._w
+
+    def _empty(self) -> None:
+        """Let the rows go, which have been learned."""
+        if not self._frozen:
+            self._frozen = True
+            self._X, self._Y = self._X[:BLOCK].copy(), self._Y[:BLOCK].copy()
+        self._rows = self._learned = 0
+        self._weights = None
+
+    def _widen(self) -> None:
+        """Room for the features that there are, and some more."""
+        n = len(self.columns)
+        room = n + n // 2 if self._X.shape[1] else n
+        self._X = np.pad(self._X, ((0, 0), (0, room - self._X.shape[1])), constant_values=math.nan)
+
+    def _weigh(self, rows: Any, weights: Any) -> None:
+        if self._weights is None:
+            self._weights = np.ones(len(self._X))
+        self._weights[rows] = weights

@@ -221,6 +221,8 @@ def test_forgetting_follows(rng):
     for forgetting in (0.98, "auto"):
         model = ORFitRegressor(forgetting=forgetting).fit(X, y)
         np.testing.assert_allclose(model.coef_, [-1, 0, 0], atol=0.01)
+        classes = ORFitClassifier(forgetting=forgetting).fit(X, y > 0)
+        assert classes.score(X[800:], y[800:] > 0) > 0.95
 
 
 def test_sparse_rows_are_as_dense_ones(rng, monkeypatch):
@@ -299,6 +301,7 @@ MODELS = {
     "single": (ORFitRegressor(dtype=np.float32, memory=1), 0),
     "targets": (ORFitRegressor(), 2),
     "classes": (ORFitClassifier(), 3),
+    "fading": (ORFitClassifier(forgetting="auto"), 3),
     "names": (ORFitClassifier(**RANDOM), 4),
 }
 
@@ -310,7 +313,7 @@ def learned(kind, amounts):
     first = slice(what if kind == "few" else 400)
     if kind == "targets":
         y = np.column_stack([y, -y])
-    if kind in ("classes", "names"):
+    if kind in ("classes", "fading", "names"):
         y = (y > np.median(y)).astype(int)
         y = np.array(["no", "yes"])[y] if kind == "names" else y
     return clone(model).fit(X[first], y[first]), X[400:], y[400:]

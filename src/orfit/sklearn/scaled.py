@@ -64,7 +64,7 @@ class Scaled:
                 yield replace(part, X=kind.make(inputs.applied(part.X)))
 
         learner, long = settings.learner(size, heads, parts)
-        classes = None if amounts else Discriminant(rows.Y.shape[1], isinstance(learner, RLS))
+        classes = None if amounts else Discriminant(rows.Y.shape[1], _orderless(learner))
         return cls(settings, inputs, targets, kind, learner, long, classes)
 
     def learn(self, rows: Rows) -> Updates:
@@ -107,7 +107,7 @@ class Scaled:
     def rule(self) -> tuple[Array, Array]:
         """A, b so that of predictions f, f A + b are the logarithms of classes (`Discriminant`)."""
         assert self.classes is not None
-        if not isinstance(self.learner, RLS):
+        if not self.classes.exact:
             return self.classes.rule()
         # Where P is what n rows left of Π⁻¹, the mean of gᵀPg over them is (p − tr ΠP) / n.
         memory, size = self.learner.memory, self.learner.model.size
@@ -182,9 +182,14 @@ class Scaled:
             raise ValueError("the learner is not for these features and targets")
         classes = None
         if values["classes"] is not None:
-            classes = Discriminant(len(targets.mean), isinstance(learner, RLS))
+            classes = Discriminant(len(targets.mean), _orderless(learner))
             classes.restore(own, values["classes"])
         return cls(settings, inputs, targets, made, learner, values["long"], classes)
+
+
+def _orderless(learner: OneStep) -> bool:
+    """Whether rows may come in any order: nothing is dropped, and nothing fades."""
+    return isinstance(learner, RLS) and learner.fading == 1
 
 
 FIELDS: Fields = {

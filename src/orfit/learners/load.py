@@ -167,6 +167,8 @@ def _model(saved: dict[str, Any], given: Model | None) -> Model:
             )
         model = cast(Model, made(MODELS[saved["kind"]], saved["settings"]))
     like = described(model) | {"size": model.size, "heads": model.heads}
+    for name in getattr(model, "may_differ", ()):
+        like["settings"] |= {name: saved["settings"].get(name)}
     if like != saved:
         differs = [name for name in saved if saved[name] != like[name]]
         was = ", ".join(f"{name} {saved[name]}" for name in differs)

@@ -40,6 +40,8 @@ class TorchModel(Defaults):
     prior: Π, how stiff parameters are: a number, a number for each pattern of names (1 for the
         rest), or p of them. Learned in w·sqrt(Π), so that `ORFit` moves stiff ones less.
     chunk_size: how many gradients are computed at a time; fewer take less memory.
+    refreshed: the module's buffers, such as batch norm's statistics, may be others than those
+        that a learner was saved with, where `orfit.load` is given this model.
 
     On `learner.w`, see `sync`, `state_dict` and `vector`.
 
@@ -65,13 +67,20 @@ class TorchModel(Defaults):
         target: float = 1.0,
         prior: Prior = 1.0,
         chunk_size: int = 64,
+        refreshed: bool = False,
     ) -> None:
         if not isinstance(module, nn.Module):
             raise ValueError(f"module must be a torch.nn.Module; it is {type(module).__name__}")
         if outputs not in ("all", "label"):
             raise ValueError(f'outputs must be "all" or "label"; it is {outputs!r}')
+        if door.flag("refreshed", refreshed) and tangent:
+            raise ValueError(
+                "a tangent is bound to the statistics that it was taken with: refreshed=True is "
+                "for tangent=False"
+            )
         _refuse_dropout(module)
         self.module = module
+        self.may_differ = ("buffers",) if refreshed else ()  # of `settings`, when it is loaded
         self.linear = self.tangent = bool(tangent)
         self.outputs = outputs
         self.target = door.scalar("target", target)
@@ -81,6 +90,8 @@ class TorchModel(Defaults):
         self.size = sum(self._sizes)
         self._scale = self._scales(prior)
         self._start = self.vector(module.state_dict())
+        if self.tangent:
+            _warn_of_zeros(self._learned)
         self._outputs: int | None = None  # how many the module has, known when first needed
 
     # What a learner asks of a model.
@@ -154,8 +165,11 @@ class TorchModel(Defaults):
         }
         state = self.module.state_dict()
         learned = self._aliases()
-        fixed = [values for name, values in state.items() if name not in learned]
-        plain["fixed"] = _fingerprint(fixed) if fixed else None
+        buffers = {name for name, _ in self.module.named_buffers(remove_duplicate=False)}
+        frozen = [values for name, values in state.items() if name not in {*learned, *buffers}]
+        plain["fixed"] = _fingerprint(frozen) if frozen else None
+        kept = [values for name, values in state.items() if name in buffers]
+        plain["buffers"] = _fingerprint(kept) if kept else None
         return plain | {"started_at": _fingerprint(state.values())} if self.tangent else plain
 
     def __repr__(self) -> str:
@@ -226,10 +240,19 @@ class TorchModel(Defaults):
         return self._call(w, x[None]).reshape(-1)
 
     def _gradients(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
-        """F (n,) or (n, c), and its gradients as rows, (n c, p)."""
+        """F (n,) or (n, c), and its gradients as rows, (n c, p).
+
+        Neither knows how it was made: parameters that are not learned may want gradients, too, and
+        w and the memory would hold on to the graphs of all steps.
+        """
         w = w.detach()
         if len(X) == 1:
             return self._one_by_one(w, X, classes)
+        with torch.no_grad():  # which the transforms within do not heed, but what is around them
+            return self._all_at_once(w, X, classes)
+
+    def _all_at_once(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same for many inputs, vectorised."""
 
         def outputs(v: Tensor, x: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
             F = self._one(v, x)
@@ -240,9 +263,9 @@ class TorchModel(Defaults):
         count = 1 if classes is not None else self._call(w, X[:1]).numel()
         chunk = max(1, self.chunk_size // count)
         rows, values = vmap(
-            jacrev(outputs, has_aux=True, chunk_size=self.chunk_size),
+            jacrev(outputs, has_aux=True, chunk_size=_chunks(count, self.chunk_size)),
             in_dims=(None, 0, 0),
-            chunk_size=chunk,
+            chunk_size=_chunks(len(X), chunk),
         )(w, X, chosen.to(X.device))
         flat = rows.reshape(-1, self.size)
         return (values[:, 0] if values.shape[1] == 1 else values), flat
@@ -321,6 +344,11 @@ class TorchModel(Defaults):
                 part.training = True
 
 
+def _chunks(count: int, most: int) -> int | None:
+    """How many at a time; None: all at once, since of chunks even a single one is copied."""
+    return most if count > most else None
+
+
 def _fingerprint(tensors: Iterable[Tensor]) -> str:
     seen = hashlib.sha256()
     for values in tensors:
@@ -335,6 +363,19 @@ def _refuse_dropout(module: nn.Module) -> None:
                 f"the module is in training mode and {name or type(part).__name__} drops out; "
                 "call module.eval() first"
             )
+
+
+def _warn_of_zeros(learned: dict[str, nn.Parameter]) -> None:
+    """Warn where the last layer is zero: on the tangent all before it never gets a gradient."""
+    matrices = [name for name, parameter in learned.items() if parameter.ndim > 1]
+    if len(matrices) > 1 and not learned[matrices[-1]].any():
+        warnings.warn(
+            f"{matrices[-1]} is all zero, and a tangent stays where it is taken: where that is "
+            f"the last layer, {matrices[0]} and all others before it have no gradient, and never "
+            "learn. Start from numbers that are not zero.",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _chosen(module: nn.Module, parameters: Parameters) -> dict[str, nn.Parameter]:

@@ -240,7 +240,7 @@ class Basis(Memory):
         if tensors:
             from orfit import tall_torch  # torch is imported by those who use it
 
-            columns = tall_torch.numbers("G", G, like)
+            columns: Any = tall_torch.numbers("G", G, like)
         else:
             columns = door.numbers("G", G, _float_type(G) if like is None else like.dtype)
         if columns.ndim not in (1, 2):

@@ -41,6 +41,8 @@ from orfit.version import __version__
 LATER = {
     "TorchModel": "orfit.models.torch_model",
     "Heads": "orfit.networks.heads",
+    "PerLayer": "orfit.networks.per_layer",
+    "register_layer": "orfit.networks.rules",
 }
 
 
@@ -59,6 +61,7 @@ def _imported(name: str) -> Any:
 
 
 READERS["Heads"] = lambda: _imported("Heads").load
+READERS["PerLayer"] = lambda: _imported("PerLayer").load
 
 
 __all__ = [
@@ -75,6 +78,7 @@ __all__ = [
     "Meter",
     "ORFit",
     "OneStepSGD",
+    "PerLayer",
     "Reading",
     "Readings",
     "SaturationWarning",
@@ -87,5 +91,6 @@ __all__ = [
     "load",
     "measures",
     "memory",
+    "register_layer",
     "warm_up",
 ]

@@ -13,7 +13,7 @@ Tensor = torch.Tensor
 
 
 def accept(name: str, inputs: Any, like: Tensor) -> Any:
-    """What a user hands in, as tensors on the device of `like`, floating point ones in its dtype."""
+    """What a user hands in, as tensors on the device of `like`, fractions in its dtype."""
     if isinstance(inputs, Mapping):
         return {key: accept(f"{name}[{key!r}]", value, like) for key, value in inputs.items()}
     if isinstance(inputs, tuple):

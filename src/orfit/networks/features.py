@@ -1,8 +1,7 @@
 """What frozen code makes of inputs: the features that heads share."""
 
-import contextlib
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -74,10 +73,11 @@ class Frozen:
         """Features of many datapoints, (n, p), a few at a time."""
         import torch
 
+        from orfit.models.torch_model import evaluating
         from orfit.networks import batch
 
         n, made = batch.length("X", X), []
-        with torch.no_grad(), self._evaluating():
+        with torch.no_grad(), evaluating(self.module):
             for start in range(0, n, self.batch_size):
                 rows = slice(start, start + self.batch_size)
                 made.append(self._features(batch.each(lambda t, rows=rows: t[rows], X)))
@@ -105,17 +105,6 @@ class Frozen:
         phi = batch.tensor_of(returned, remedy).flatten(1)
         wide = str(phi.dtype) == "torch.float64"
         return np.asarray((phi if wide else phi.float()).cpu())
-
-    @contextlib.contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        training = [part for part in self.module.modules() if part.training]
-        for part in training:
-            part.training = False
-        try:
-            yield
-        finally:
-            for part in training:
-                part.training = True
 
 
 def features_of(backbone: Any, layer: str | None, batch_size: int) -> Given | Frozen:

@@ -1,5 +1,10 @@
 """Heads on frozen features: they are ridge regression on one-hot labels, with the plumbing done."""
 
+import re
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -151,3 +156,19 @@ def test_inputs_by_keyword(rng):
     batch = {"input_ids": ids, "attention_mask": torch.ones(8, 3)}
     heads.learn(batch, list("abababab"))
     assert heads.predict(batch).shape == (8,)
+
+
+@pytest.mark.parametrize(("script", "least"), [("heads", [0.8]), ("per_layer", [0.5, 0.8])])
+def test_the_examples_run(script, least, capsys):
+    if script == "per_layer":
+        pytest.importorskip("torch")
+    path = Path(__file__).parents[1] / "examples" / f"{script}.py"
+    exec(compile(path.read_text(), path.name, "exec"), {})
+    told = re.findall(r"\d\.\d+", capsys.readouterr().out)
+    assert len(told) == len(least)
+    assert all(float(share) > bar for share, bar in zip(told, least, strict=True))
+
+
+def test_who_does_not_ask_for_networks_does_not_import_torch():
+    script = "import sys, orfit; orfit.Heads(memory=2); sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -72,7 +72,9 @@ def forward(
         q, k, v = product(query, 0, 3).chunk(3, dim=-1)
     else:
         q, k, v = (product(x, i, i + 1) for i, x in enumerate((query, key, value)))
-    q, k, v = (part.unflatten(-1, (layer.num_heads, -1)).transpose(1, 2) for part in (q, k, v))
+    q, k, v = (
+        part.reshape(*part.shape[:2], layer.num_heads, -1).transpose(1, 2) for part in (q, k, v)
+    )
     scores = q @ k.mT / layer.head_dim**0.5
     for mask in (_spread(attn_mask, layer.num_heads), _spread(key_padding_mask, None)):
         if mask is not None:
@@ -89,4 +91,4 @@ def _spread(mask: Tensor | None, heads: int | None) -> Tensor | None:
     """A mask as scores are shaped: datapoints, heads, queries, keys."""
     if mask is None or (mask.ndim == 2 and heads is not None):
         return mask
-    return mask[:, None, None] if heads is None else mask.unflatten(0, (-1, heads))
+    return mask[:, None, None] if heads is None else mask.reshape(-1, heads, *mask.shape[1:])

@@ -44,6 +44,11 @@ def each(use: Callable[[Tensor], Any], inputs: Any) -> Any:
     return use(inputs) if isinstance(inputs, Tensor) else inputs
 
 
+def part(inputs: Any, start: int, stop: int) -> Any:
+    """Some of the datapoints."""
+    return each(lambda tensor: tensor[start:stop], inputs)
+
+
 def length(name: str, inputs: Any) -> int:
     """How many datapoints there are, which every tensor has along its first axis."""
     sides: set[int | None] = set()

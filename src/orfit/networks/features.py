@@ -79,8 +79,7 @@ class Frozen:
         n, made = batch.length("X", X), []
         with torch.no_grad(), evaluating(self.module):
             for start in range(0, n, self.batch_size):
-                rows = slice(start, start + self.batch_size)
-                made.append(self._features(batch.each(lambda t, rows=rows: t[rows], X)))
+                made.append(self._features(batch.part(X, start, start + self.batch_size)))
         phi = np.concatenate(made) if made else np.empty((0, 0), np.float32)
         door.check_finite("what the backbone made of X", phi)
         return phi

@@ -32,7 +32,7 @@ class Outer:
 
     def weighted(self, z: Tensor) -> Tensor:
         """Σ z_i g_i."""
-        return (z[:, None, None] * self.delta).flatten(0, 1).T @ self.x.flatten(0, 1)
+        return torch.mm((z[:, None, None] * self.delta).flatten(0, 1).T, self.x.flatten(0, 1))
 
     @property
     def shortest(self) -> "Outer | Dense":
@@ -40,17 +40,13 @@ class Outer:
         many = self.x.shape[1] > min(self.x.shape[2], self.delta.shape[2])
         return Dense(self.matrices) if many else self
 
-    def covariances(self) -> tuple[Tensor, Tensor]:
-        """Σ gᵀg, inputs×inputs, and Σ g gᵀ, outputs×outputs."""
-        x, delta = self.x, self.delta
-        if self.single:
-            lengths_x, lengths_delta = x.square().sum(2, True), delta.square().sum(2, True)
-            weighted_x, weighted_delta = lengths_delta * x, lengths_x * delta
-        else:
-            weighted_x = (delta @ delta.mT) @ x
-            weighted_delta = (x @ x.mT) @ delta
-        A = x.flatten(0, 1).T @ weighted_x.flatten(0, 1)
-        return A, delta.flatten(0, 1).T @ weighted_delta.flatten(0, 1)
+    def add_inputs(self, A: Tensor, share: float = 1.0) -> None:
+        """A += share Σ gᵀg, inputs×inputs, in place."""
+        _add(A, self.x, self.delta, share)
+
+    def add_outputs(self, S: Tensor) -> None:
+        """S += Σ g gᵀ, outputs×outputs, in place."""
+        _add(S, self.delta, self.x, 1.0)
 
 
 @dataclass(frozen=True)
@@ -62,16 +58,27 @@ class Dense:
     single = False
 
     def weighted(self, z: Tensor) -> Tensor:
-        return torch.tensordot(z, self.matrices, 1)
+        made: Tensor = torch.tensordot(z, self.matrices, 1)
+        return made
 
     @property
     def shortest(self) -> "Dense":
         return self
 
-    def covariances(self) -> tuple[Tensor, Tensor]:
-        by_rows, g = self.matrices.flatten(0, 1), self.matrices
-        by_columns = g.transpose(0, 1).flatten(1)
-        return by_rows.T @ by_rows, by_columns @ by_columns.T
+    def add_inputs(self, A: Tensor, share: float = 1.0) -> None:
+        rows = self.matrices.flatten(0, 1)
+        A.addmm_(rows.T, rows, alpha=share)
+
+    def add_outputs(self, S: Tensor) -> None:
+        columns = self.matrices.transpose(0, 1).flatten(1)
+        S.addmm_(columns, columns.T)
+
+
+def _add(A: Tensor, x: Tensor, delta: Tensor, share: float) -> None:
+    """A += share Σ gᵀg: each x counts as much as the δ beside it, and those of its datapoint."""
+    one = x.shape[1] == 1
+    weighted = delta.square().sum(2, True) * x if one else (delta @ delta.mT) @ x
+    A.addmm_(x.flatten(0, 1).T, weighted.flatten(0, 1), alpha=share)
 
 
 Matrices = Outer | Dense
@@ -92,8 +99,10 @@ def squared(g: "Matrices | Rows | Tensor") -> Tensor:
     if isinstance(g, Dense):
         return g.matrices.square().sum()
     if isinstance(g, Outer):
-        return ((g.x @ g.x.mT) * (g.delta @ g.delta.mT)).sum()
-    return ((g.ids[:, :, None] == g.ids[:, None]) * (g.delta @ g.delta.mT)).sum()
+        products: Tensor = (g.x @ g.x.mT) * (g.delta @ g.delta.mT)
+        return products.sum()
+    same: Tensor = g.ids[:, :, None] == g.ids[:, None]
+    return (same * (g.delta @ g.delta.mT)).sum()
 
 
 def together(parts: list[Matrices]) -> Matrices:

@@ -65,10 +65,10 @@ class Heads:
         self._memory.check_free()
         size = door.count("batch_size", batch_size)
         self._source = features_of(backbone, layer, size)
-        self._settings = {"layer": layer, "seed": door.count("seed", seed, least=0)}
+        self._layer, self._seed = layer, door.count("seed", seed, least=0)
         self._expansion = None
         if expand is not None:
-            self._expansion = Expansion(door.count("expand", expand), self._settings["seed"])
+            self._expansion = Expansion(door.count("expand", expand), self._seed)
         self.learner: ORFit | None = None  # once it is known how many features there are
         self.classes: tuple[Label, ...] = ()
         self._inputs = 0  # features before they are expanded
@@ -161,7 +161,8 @@ class Heads:
             "ndim": self._ndim,
             "measured": list(self._measured),
             "judged": list(self._judged),
-            **self._settings,
+            "layer": self._layer,
+            "seed": self._seed,
         }
         checkpoint.writer.now(path, checkpoint.Content.of(arrays, header))
 
@@ -204,7 +205,7 @@ class Heads:
             model = _shared(phi.shape[1], heads)
             w0 = model.initial().astype(phi.dtype)
             self.learner = ORFit(model, self._memory, w0=w0, noise=noise)
-        elif self.learner.model.heads < heads:
+        elif (self.learner.model.heads or 0) < heads:
             self.learner.grow(heads=heads)
         if seen < MEASURED and isinstance(self._noise, str):
             self._measured = measured
@@ -230,7 +231,7 @@ def _labels(y: Any) -> list[Label]:
             "y must be the class of each datapoint, whole numbers or strings, (n,); it is "
             f"{given.dtype} of shape {given.shape}"
         )
-    labels = given.tolist()
+    labels: list[Label] = given.tolist()
     if not all(isinstance(label, int | str) for label in labels):
         raise ValueError("y must hold whole numbers or strings alone")
     return labels

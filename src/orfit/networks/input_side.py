@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from orfit.networks.gradients import Matrices, Outer, gram
-from orfit.networks.two_sided import Moved
+from orfit.networks.two_sided import Changes, Moved
 
 Tensor = torch.Tensor
 
@@ -23,34 +23,45 @@ class InputSide:
         self.outputs = outputs
         self.A = like.new_zeros(inputs, inputs)
         self.P = torch.eye(inputs, dtype=like.dtype, device=like.device)
+        self._last: tuple[Outer, int, Tensor] | None = None
 
     def sides(self, tag: str) -> dict[str, tuple[Any, ...]]:
         return {"A": tuple(self.A.shape), "P": tuple(self.P.shape)}
 
     @property
     def rank(self) -> int:
-        return int(bool(self.A.any())) * len(self.A) * self.outputs
+        return int((self.A.diagonal() > 0).sum()) * self.outputs
 
-    def with_gradients(self, g: Matrices, R: float) -> dict[str, Any]:
-        if isinstance(g, Outer) and g.single:
-            # Few at a time: P ← P − P hᵀ (h P hᵀ + R)⁻¹ h P, which `look` frees of rounding.
-            weight = (g.delta[:, 0].square().sum(1) / self.outputs).sqrt()
-            h = weight[:, None] * g.x[:, 0]
-            Ph = h @ self.P
-            inner = Ph @ h.T
-            inner.diagonal().add_(R)
-            root = torch.linalg.cholesky(inner)
-            B = torch.linalg.solve_triangular(root, Ph, upper=False)
-            return {"A": torch.addmm(self.A, h.T, h), "P": torch.addmm(self.P, B.T, B, alpha=-1)}
-        A = self.A + g.covariances()[0] / self.outputs
-        return {"A": A, "P": _damped(A, R)}
+    def changes(self, g: Matrices, R: float) -> Changes:
+        if not (isinstance(g, Outer) and g.single):
+            A = self.A.clone()
+            g.add_inputs(A, 1 / self.outputs)
+            damped = _damped(A, R)
+            return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(damped))]
+        # Few at a time: P ← P − P hᵀ (h P hᵀ + R)⁻¹ h P, which `look` frees of rounding.
+        weight = (g.delta[:, 0].square().sum(1) / self.outputs).sqrt()
+        h, Ph = weight[:, None] * g.x[:, 0], weight[:, None] * self._damped(g)[:, 0]
+        inner = Ph @ h.T
+        inner.diagonal().add_(R)
+        B = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), Ph, upper=False)
+        return [
+            (self.A, lambda held: held.addmm_(h.T, h)),
+            (self.P, lambda held: held.addmm_(B.T, B, alpha=-1)),
+        ]
+
+    def _damped(self, g: Outer) -> Tensor:
+        """The inputs, by P; a step asks twice."""
+        version = self.P._version
+        if self._last is None or self._last[0] is not g or self._last[1] != version:
+            self._last = g, version, g.x @ self.P
+        return self._last[2]
 
     def look(self, R: float) -> dict[str, Any]:
         return {"P": _damped(self.A, R)}
 
     def against(self, g: Matrices, R: float) -> tuple[Tensor, Moved]:
         if isinstance(g, Outer):
-            damped = Outer(g.x @ self.P, g.delta)
+            damped = Outer(self._damped(g), g.delta)
             if g.single:
                 x, delta = g.x[:, 0], g.delta[:, 0]
                 return (damped.x[:, 0] @ x.T) * (delta @ delta.T), damped.weighted

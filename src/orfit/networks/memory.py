@@ -8,10 +8,11 @@ import torch
 
 from orfit.door import Array
 from orfit.networks.gradients import squared
+from orfit.networks.two_sided import Changes
 from orfit.networks.units import Plan
 
 Tensor = torch.Tensor
-FIRST = 32  # datapoints, after which axes are first looked for
+FIRST = 50  # datapoints, after which axes are first looked for; then after twice as many
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,8 @@ class LayersSplit:
         weights = self.vectors[:, some] @ (z[some, 0] / self.roots[some])
         on_device = torch.as_tensor(weights).to(self.like)
         moves = [None if move is None else move(on_device) for move in self.moved]
-        squares = [m.square().sum() for m in moves if m is not None]
-        return moves, float(torch.stack(squares).sum().sqrt()) if squares else 0.0
+        lengths = [torch.linalg.vector_norm(m) for m in moves if m is not None]
+        return moves, float(torch.stack(lengths).norm())
 
 
 class LayerMemory:
@@ -52,7 +53,7 @@ class LayerMemory:
     def __init__(self, plan: Plan, noise: float, every: int) -> None:
         self.plan, self.noise, self.every = plan, noise, every
         self.seen = self._since = 0
-        self.pending: list[tuple[Tensor, Tensor]] = []  # parameters, and what they are to be
+        self.pending: list[tuple[Tensor, int, Any]] = []  # what is to be done in place
         self.reach = self.largest()
 
     def largest(self) -> float:
@@ -96,37 +97,46 @@ class LayerMemory:
         return LayersSplit(gradients, moved, roots, vectors, total, like)
 
     def fold(self, past: LayersSplit, move: list[Tensor | None] | None = None) -> None:
-        """Take gradients in, and let the network move; the latter when this has happened."""
-        if move is not None:
-            self.pending = self._displaced(move)
+        """Take gradients in, and let the network move: when this has happened, in `settle`."""
+        changes: Changes = []
         for unit, g in zip(self.plan.units, past.gradients, strict=True):
             if g is not None:
-                vars(unit.memory).update(unit.memory.with_gradients(g, self.noise))
+                changes += unit.memory.changes(g, self.noise)
+        for unit, M in zip(self.plan.units, move or [], strict=move is not None):
+            if M is not None:
+                changes += [(p.detach(), _adding(way)) for p, way in unit.displaced(M)]
+        self.pending = [(held, held._version, change) for held, change in changes]
+
+    def settle(self) -> None:
+        """Do what is left to be done in place.
+
+        It may be cut short, and is called again then. An operation on a tensor happens or does not,
+        and its version tells.
+        """
+        with torch.inference_mode(False), torch.no_grad():
+            for held, version, change in self.pending:
+                if held._version == version:
+                    change(held)
+        self.pending = []
 
     def count(self, datapoints: int) -> None:
-        """Note that so many were seen, after which it may be time to look for axes."""
+        """Note that so many were seen."""
         self.seen += datapoints
         self._since += datapoints
-        if self._since >= min(self.every, max(FIRST, self.seen // 2)):
+
+    def look_if_due(self) -> None:
+        """Find all axes anew, if enough were seen since."""
+        if self._since >= min(self.every, max(FIRST, self.seen - self._since)):
             self.look()
 
     def look(self) -> None:
         """Find all axes anew."""
         self._since = 0
         for unit in self.plan.units:
-            vars(unit.memory).update(unit.memory.look(self.noise))
+            found = unit.memory.look(self.noise)
+            # Contiguous by rows, as they are when they have been saved and restored: bit-equally.
+            vars(unit.memory).update({name: t.contiguous() for name, t in found.items()})
 
-    def settle(self) -> None:
-        """Write the parameters as they are to be; cut short, it can be done again."""
-        with torch.no_grad():
-            for parameter, values in self.pending:
-                parameter.copy_(values)
-        self.pending = []
 
-    def _displaced(self, moves: list[Tensor | None]) -> list[tuple[Tensor, Tensor]]:
-        made: list[tuple[Tensor, Tensor]] = []
-        with torch.no_grad():
-            for unit, M in zip(self.plan.units, moves, strict=True):
-                if M is not None:
-                    made += [(p.detach(), p + step) for p, step in unit.displaced(M)]
-        return made
+def _adding(way: Tensor) -> Any:
+    return lambda held: held.add_(way)

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,7 @@ from orfit.networks.watch import Observed, observe, outputs_of
 from orfit.version import __version__
 
 Tensor = torch.Tensor
+T = TypeVar("T")
 SIDES = schema.one_of("both", "input")
 UNSUPPORTED = schema.one_of("error", "freeze", "jacobian")
 
@@ -111,14 +112,15 @@ class PerLayer(Atomic):
         sqrt(2ℓ), before its block was learned. Whatever exception comes, each block was learned or
         was not, as `seen` tells.
         """
-        return self._changing(self._learn, X, y)
+        update: Update = self._changing(_without_graphs, self._learn, X, y)
+        return update
 
     def remember(self, loader: Iterable[Any]) -> None:
         """Protect what the network knows already: take gradients in, and move nothing.
 
         loader: batches of (x, y), or of x alone; then classes count as the network predicts them.
         """
-        self._changing(self._remember, loader)
+        self._changing(_without_graphs, self._remember, loader)
 
     def _learn(self, X: Any, y: Any) -> Update:
         inputs = batch.accept("X", X, self._like)
@@ -133,6 +135,7 @@ class PerLayer(Atomic):
         return told[0] if len(told) == 1 else _joined(told)
 
     def _step(self, inputs: Any, y: Any) -> Update:
+        self.memory.look_if_due()
         seen = self._observed(inputs, lambda outputs: self._fit(outputs, y))
         past = self.memory.split(seen.gradients)
         residual = seen.residual.double().cpu().numpy()
@@ -157,6 +160,7 @@ class PerLayer(Atomic):
         self.undivided(self.memory.look)
 
     def _take_in(self, inputs: Any, y: Any) -> None:
+        self.memory.look_if_due()
         seen = self._observed(inputs, lambda outputs: self._fit(outputs, y))
         self.memory.fold(self.memory.split(seen.gradients))
         self.memory.count(len(seen.f))
@@ -172,8 +176,8 @@ class PerLayer(Atomic):
 
     def _blocks(self, inputs: Any, y: Any, n: int) -> Iterator[tuple[Any, Any]]:
         for start in range(0, n, self._block):
-            rows = slice(start, start + self._block)
-            yield tuple(batch.each(lambda t, rows=rows: t[rows], part) for part in (inputs, y))  # type: ignore[misc]
+            stop = start + self._block
+            yield batch.part(inputs, start, stop), batch.part(y, start, stop)
 
     def _parts(self) -> Iterable[Any]:
         return (self, self.guesses, *self.memory.parts)
@@ -212,13 +216,13 @@ class PerLayer(Atomic):
         """
         if not isinstance(std, bool | np.bool_) and std != "mean":
             raise ValueError(f'std must be True, False or "mean"; it is {std!r}')
-        return self._reading(self._predicted, X, std)
+        return self._reading(_without_graphs, self._predicted, X, std)
 
     def _predicted(self, X: Any, std: bool | str) -> Any:
         inputs = batch.accept("X", X, self._like)
         n = batch.length("X", inputs)
         if not std:
-            with torch.no_grad(), evaluating(self.network):
+            with evaluating(self.network):
                 return _for_numpy(outputs_of(self.network, inputs, n))
         noisy = std is True and isinstance(self._fit, Squares)
         outputs, spreads = [], []
@@ -248,7 +252,7 @@ class PerLayer(Atomic):
         tensors = {name: tall.to_numpy(t) for name, t in state["tensors"].items()}
         schema.arranged(tensors, self._layout())
         values = schema.record(self._fields())("values", state["values"])
-        self._changing(self.undivided, self._take_up, tensors, values)
+        self._changing(_without_graphs, self.undivided, self._take_up, tensors, values)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the past and the learned parameters; `orfit.load(path, model=network)` reads them.
@@ -290,7 +294,7 @@ class PerLayer(Atomic):
         return fingerprint(p for p in self.network.parameters() if id(p) not in learned)
 
     def _tensors(self) -> dict[str, Tensor]:
-        made = {}
+        made: dict[str, Tensor] = {}
         for unit in self.memory.plan.units:
             made |= {f"{unit.names[0]}.{n}": getattr(unit.memory, n) for n in unit.memory.held}
         of_guesses, _ = self.guesses.state()
@@ -323,6 +327,12 @@ class PerLayer(Atomic):
         self._seen, self._checked = values["seen"], values["checked"]
         self.memory.seen, self.memory._since = values["remembered"], values["since"]
         self.memory.reach = self.memory.largest()
+
+
+def _without_graphs(use: Callable[..., T], *args: Any) -> T:
+    """What `use` returns, wherever the caller is: no graph is kept, and tensors are plain ones."""
+    with torch.inference_mode(False), torch.no_grad():
+        return use(*args)
 
 
 def unwrapped(network: nn.Module) -> nn.Module:
@@ -409,5 +419,5 @@ def load(
     with torch.no_grad():
         for name, parameter in learned.items():
             parameter.copy_(torch.tensor(arrays[f"w.{name}"]))
-    learner._changing(learner.undivided, learner._take_up, kept, values)
+    learner._changing(_without_graphs, learner.undivided, learner._take_up, kept, values)
     return learner

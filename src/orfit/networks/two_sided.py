@@ -20,9 +20,10 @@ from orfit.networks.gradients import Matrices, Outer, gram
 
 Tensor = torch.Tensor
 Moved = Callable[[Tensor], Tensor]
+Changes = list[tuple[Tensor, Callable[[Tensor], Any]]]  # a tensor, and one operation on it
 
 CUT = 1e-2  # of R: along a pair of axes on which less was seen, P is taken to be 1
-TERMS = 24  # of D
+TERMS = 24  # of D, at most
 
 
 class TwoSided:
@@ -35,7 +36,7 @@ class TwoSided:
         self.A, self.S = like.new_zeros(inputs, inputs), like.new_zeros(outputs, outputs)
         self.U, self.V = like.new_zeros(inputs, 0), like.new_zeros(outputs, 0)
         self.a, self.s = like.new_zeros(0), like.new_zeros(0)  # the latter over N R
-        self.left, self.right = like.new_zeros(0, 0), like.new_zeros(0, 0)
+        self.left, self.right = like.new_zeros(0, 0), like.new_zeros(0, 0)  # terms of D
 
     def sides(self, tag: str) -> dict[str, tuple[Any, ...]]:
         """Of what is held; those that are found from the data have names."""
@@ -55,25 +56,22 @@ class TwoSided:
         seen = torch.outer(self.s, self.a)
         return seen / (1 + seen)
 
-    def with_gradients(self, g: Matrices, R: float) -> dict[str, Any]:
-        """The attributes that change when these have been seen."""
-        A, S = g.covariances()
-        return {"A": self.A + A, "S": self.S + S}
+    def changes(self, g: Matrices, R: float) -> Changes:
+        """What is to be done in place when these have been seen."""
+        return [(self.A, g.add_inputs), (self.S, g.add_outputs)]
 
     def look(self, R: float) -> dict[str, Any]:
         """The attributes that change when axes are found anew."""
         N = self.A.trace()
         if not N > 0:
             return {}
-        a, U = torch.linalg.eigh(self.A)
-        s, V = torch.linalg.eigh(self.S)
+        (a, U), (s, V) = axes(self.A), axes(self.S)
         a, s = a.clamp(min=0), s.clamp(min=0) / (N * R)
-        along, across = a * s.max() > self.cut, s * a.max() > self.cut
+        least = max(self.cut, torch.finfo(a.dtype).eps)
+        along, across = a * s.max() > least, s * a.max() > least
         a, s = a[along], s[across]
-        left, right = _terms(s, a)
-        # Contiguous by rows, as they are when they have been saved and restored: bit-equally.
-        axes = {"U": U[:, along].contiguous(), "V": V[:, across].contiguous()}
-        return axes | {"a": a, "s": s, "left": left, "right": right}
+        left, right = _products_of(s, a)
+        return {"U": U[:, along], "V": V[:, across], "a": a, "s": s, "left": left, "right": right}
 
     def against(self, g: Matrices, R: float) -> tuple[Tensor, Moved]:
         """GᵀPG, and the function that makes P G z of z."""
@@ -95,19 +93,28 @@ class TwoSided:
     def _single(self, x: Tensor, delta: Tensor) -> tuple[Tensor, Moved]:
         xa, da = x @ self.U, delta @ self.V
         K = (x @ x.T) * (delta @ delta.T)
-        for u, v in zip(self.left, self.right, strict=True):
+        left, right = self._terms()
+        for u, v in zip(left, right, strict=True):
             K = K - ((da * u) @ da.T) * ((xa * v) @ xa.T)
 
         def moved(z: Tensor) -> Tensor:
             M = (z[:, None] * delta).T @ x
-            by_terms = len(z) * len(self.left) * (self.V.numel() + self.U.numel() + M.numel())
+            by_terms = len(z) * len(left) * (self.V.numel() + self.U.numel() + M.numel())
             by_axes = len(self.a) * (self.V.numel() + M.numel())
             if by_axes <= by_terms:
                 return M - self._back(self.D * ((z[:, None] * da).T @ xa))
-            back = (self.left[:, None] * (z[:, None] * da)).flatten(0, 1) @ self.V.T
-            return M - back.T @ ((self.right[:, None] * xa).flatten(0, 1) @ self.U.T)
+            back = (left[:, None] * (z[:, None] * da)).flatten(0, 1) @ self.V.T
+            return M - back.T @ ((right[:, None] * xa).flatten(0, 1) @ self.U.T)
 
         return K, moved
+
+    def _terms(self) -> tuple[Tensor, Tensor]:
+        """D as a sum of products: those that are held, or its rows or columns, if few."""
+        if len(self.left):
+            return self.left, self.right
+        D = self.D
+        few = torch.eye(min(D.shape), dtype=D.dtype, device=D.device)
+        return (few, D) if D.shape[0] <= D.shape[1] else (D.T, few)
 
     def _back(self, C: Tensor) -> Tensor:
         """From the axes back to weights."""
@@ -118,22 +125,34 @@ class TwoSided:
         return self.V @ (C @ self.U.T)
 
 
+def axes(A: Tensor) -> tuple[Tensor, Tensor]:
+    """The principal axes, and how much lies along each."""
+    try:
+        a, U = torch.linalg.eigh(A)
+    except torch.linalg.LinAlgError:  # of few rows, in single precision, now and then
+        a, U = (part.to(A) for part in torch.linalg.eigh(A.double()))
+    return a, U
+
+
 def _products(g: Any) -> Tensor:
     x, delta = g.x[:, 0], g.delta[:, 0]
     K: Tensor = (x @ x.T) * (delta @ delta.T)
     return K
 
 
-def _terms(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
-    """D as a sum of products, by some of its columns: those of the largest a, and ever fewer."""
+def _products_of(s: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """D as a sum of products, up to half of the digits that numbers have.
+
+    Its columns are one function, x / (1 + x), of s a: smooth in log a, so those at a few nodes
+    between the least a and the largest span all of them. None where D has few rows or columns.
+    """
+    if min(len(s), len(a)) <= TERMS:
+        return s.new_zeros(0, len(s)), s.new_zeros(0, len(a))
+    ends = a.min().log(), a.max().log()
+    angles = torch.linspace(0, torch.pi, TERMS, dtype=a.dtype, device=a.device)
+    nodes = torch.outer(s, (ends[0] + (ends[1] - ends[0]) * (1 - angles.cos()) / 2).exp())
+    Q, _ = torch.linalg.qr(nodes / (1 + nodes))
     seen = torch.outer(s, a)
-    D = seen / (1 + seen)
-    rows, columns = D.shape
-    if rows <= TERMS:
-        return torch.eye(rows, dtype=D.dtype, device=D.device), D
-    if columns <= TERMS:
-        return D.T.contiguous(), torch.eye(columns, dtype=D.dtype, device=D.device)
-    ranks = torch.logspace(0, 1, TERMS, base=float(columns), dtype=torch.float64)
-    picked = columns - ranks.floor().long().clamp(1, columns).unique()  # largest last
-    Q, _ = torch.linalg.qr(D[:, picked.to(D.device)])
-    return Q.T.contiguous(), Q.T @ D
+    W, sizes, Z = torch.linalg.svd(Q.T @ (seen / (1 + seen)), full_matrices=False)
+    some = sizes > torch.finfo(a.dtype).eps ** 0.5
+    return (Q @ W[:, some]).T, sizes[some, None] * Z[some]

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from orfit.networks.two_sided import Moved
+from orfit.networks.two_sided import Changes, Moved
 
 Tensor = torch.Tensor
 FEW = 600  # parameters, up to which all their covariances are kept
@@ -28,8 +28,10 @@ class Vector:
     def rank(self) -> int:
         return int(((self.H.diagonal() if self.whole else self.H) > 0).sum())
 
-    def with_gradients(self, g: Tensor, R: float) -> dict[str, Any]:
-        return {"H": self.H + (g.T @ g if self.whole else g.square().sum(0))}
+    def changes(self, g: Tensor, R: float) -> Changes:
+        if self.whole:
+            return [(self.H, lambda held: held.addmm_(g.T, g))]
+        return [(self.H, lambda held: held.add_(g.square().sum(0)))]
 
     def look(self, R: float) -> dict[str, Any]:
         if not self.whole:

@@ -89,7 +89,7 @@ def observe(
 ) -> Observed:
     """What is fitted, and its gradients, held against torch's own where `check` says so."""
     n = batch.length("X", inputs)
-    with torch.inference_mode(False), torch.enable_grad(), evaluating(module), _plainly(module):
+    with torch.enable_grad(), evaluating(module), _plainly(module):
         with watching(module, plan.places) as caught:
             outputs = outputs_of(module, inputs, n)
         fitted = fit(outputs)
@@ -104,21 +104,20 @@ def observe(
             torch.autograd.grad(f[:, k].sum(), edges, retain_graph=True, allow_unused=True)
             for k in range(f.shape[1] if edges else 0)
         ]
-    with torch.no_grad():
-        parts: dict[int, list[Any]] = {}
-        for i, use in enumerate(caught):
-            of_it = [error[i] for error in errors]
-            if any(error is None for error in of_it):
-                continue  # nothing comes back to it
-            unit, made = _made(use, plan.places[id(use.layer)], of_it, n)
-            parts.setdefault(id(unit), []).append(made)
-        gradients = [found.get(id(u)) for u in plan.units]
-        for i, unit in enumerate(plan.units):
-            if id(unit) in parts:
-                gradients[i] = unit.joined(parts[id(unit)])
-        if first is not None:
-            loose = ROUGHLY if torch.is_autocast_enabled(f.device.type) else AS_TORCH
-            _compare(plan.units, gradients, first, loose)
+    parts: dict[int, list[Any]] = {}
+    for i, use in enumerate(caught):
+        of_it = [error[i] for error in errors]
+        if any(error is None for error in of_it):
+            continue  # nothing comes back to it
+        unit, made = _made(use, plan.places[id(use.layer)], of_it, n)
+        parts.setdefault(id(unit), []).append(made)
+    gradients = [found.get(id(u)) for u in plan.units]
+    for i, unit in enumerate(plan.units):
+        if id(unit) in parts:
+            gradients[i] = unit.joined(parts[id(unit)])
+    if first is not None:
+        loose = ROUGHLY if torch.is_autocast_enabled(f.device.type) else AS_TORCH
+        _compare(plan.units, gradients, first, loose)
     residual = (fitted.target - fitted.f).detach()
     return Observed(outputs.detach(), fitted.f.detach(), residual, gradients)
 

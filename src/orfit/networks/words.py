@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from orfit.networks.gradients import Rows
-from orfit.networks.two_sided import Moved
+from orfit.networks.two_sided import Changes, Moved, axes
 
 Tensor = torch.Tensor
 CHUNK = 1 << 24  # numbers of gradients that are written out at a time
@@ -20,7 +20,7 @@ class Words:
     held = ("a", "S", "V", "s")
 
     def __init__(self, rows: int, columns: int, like: Tensor, sides: str) -> None:
-        self.sides = sides
+        self.both = sides == "both"
         self.a, self.S = like.new_zeros(rows), like.new_zeros(columns, columns)
         self.V = torch.eye(columns, dtype=like.dtype, device=like.device)
         self.s = like.new_zeros(columns)
@@ -32,24 +32,26 @@ class Words:
     def rank(self) -> int:
         return int((self.a > 0).sum()) * int((self.s > 0).sum())
 
-    def with_gradients(self, g: Rows, R: float) -> dict[str, Any]:
+    def changes(self, g: Rows, R: float) -> Changes:
         delta, ids = g.delta.flatten(0, 1), g.ids.flatten()
-        a = self.a.index_add(0, ids, delta.square().sum(1))
-        return {"a": a, "S": self.S + delta.T @ delta}
+        return [
+            (self.a, lambda held: held.index_add_(0, ids, delta.square().sum(1))),
+            (self.S, lambda held: held.addmm_(delta.T, delta)),
+        ]
 
     def look(self, R: float) -> dict[str, Any]:
         """Axes of the errors, and s over N R; from the inputs alone, all columns are alike."""
         N = self.S.trace()
         if not N > 0:
             return {}
-        if self.sides == "input":
+        if not self.both:
             return {"s": torch.full_like(self.s, 1 / (len(self.s) * R))}
-        s, V = torch.linalg.eigh(self.S)
-        return {"s": s.clamp(min=0) / (N * R), "V": V.contiguous()}
+        s, V = axes(self.S)
+        return {"s": s.clamp(min=0) / (N * R), "V": V}
 
     def against(self, g: Rows, R: float) -> tuple[Tensor, Moved]:
         n, width = len(g.ids), len(self.s)
-        words, place = g.ids.unique(return_inverse=True)
+        words, place = torch.unique(g.ids, return_inverse=True)
         free = 1 / (1 + torch.outer(self.a[words], self.s))
         along = g.delta @ self.V
         K = g.delta.new_zeros(n, n)

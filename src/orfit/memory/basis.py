@@ -226,15 +226,28 @@ class Basis(Memory):
         This is all that is needed to use a memory by itself, as an incremental, uncentred
         principal component analysis of a stream of columns.
         """
-        columns = door.numbers("G", G, self.frame.rows.dtype if self._frame else _float_type(G))
-        if columns.ndim not in (1, 2):
-            raise ValueError(f"G must be p×n, or one column of p; it has shape {columns.shape}")
-        columns = np.asfortranarray(columns.reshape(len(columns), -1))
+        columns = self._columns(G)
         self.bind(columns)
         if columns.shape[1]:
             self.settle()
             self.fold(self.split(columns))
             self.settle()
+
+    def _columns(self, G: Any) -> Any:
+        """What a user hands in as G, checked, as this memory holds directions."""
+        like = self.frame.rows if self._frame else None
+        tensors = hasattr(G, "detach") if like is None else not isinstance(like, np.ndarray)
+        if tensors:
+            from orfit import tall_torch  # torch is imported by those who use it
+
+            columns: Any = tall_torch.numbers("G", G, like)
+        else:
+            columns = door.numbers("G", G, _float_type(G) if like is None else like.dtype)
+        if columns.ndim not in (1, 2):
+            shape = tuple(columns.shape)
+            raise ValueError(f"G must be p×n, or one column of p; it has shape {shape}")
+        columns = columns.reshape(len(columns), -1)
+        return columns.T.contiguous().T if tensors else np.asfortranarray(columns)
 
     def project(self, G: Any) -> Any:
         """G − U (UᵀG), tall: what of G does not touch the past (eq:ogd_projection)."""

@@ -29,6 +29,7 @@ from orfit.learners import (
     Update,
     Updates,
     load,
+    merge,
     warm_up,
 )
 from orfit.meter import Meter, Reading, Readings
@@ -72,5 +73,6 @@ __all__ = [
     "load",
     "measures",
     "memory",
+    "merge",
     "warm_up",
 ]

@@ -30,6 +30,7 @@ from orfit.learners import (
     Update,
     Updates,
     load,
+    merge,
     warm_up,
 )
 from orfit.learners.load import READERS
@@ -91,6 +92,7 @@ __all__ = [
     "load",
     "measures",
     "memory",
+    "merge",
     "register_layer",
     "warm_up",
 ]

@@ -4,7 +4,7 @@ pip = $(PYTHON) -m pip --python $(1)/bin/python --quiet --disable-pip-version-ch
 venv = $(2) -m venv $(1) >/dev/null 2>&1 || $(2) -m venv --clear --without-pip $(1)
 # Every extra but torch and river, and what tests compare with. river wants a newer NumPy than the
 # lowest that orfit takes.
-most = '.[cli,experiments,fast,test]' 'filterpy>=2.0'
+most = '.[cli,experiments,fast,sklearn,test]' 'filterpy>=2.0'
 # The row loop is compiled once, before two processes would do so at the same time.
 warm = $(1)/bin/python -c "import orfit; orfit.warm_up()"
 

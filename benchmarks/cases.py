@@ -272,6 +272,38 @@ def on_a_network(kind, m, n, repeats, floor):
     return ratios, f"step {1e3 * step:.2f} ms, other {1e3 * other:.2f} ms"
 
 
+def on_each_layer(sides, block, repeats):
+    """PerLayer on 1,000 digits over plain forward and backward passes of the same blocks.
+
+    Axes are found anew once in each run, as they are in a long stream.
+    """
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    digits = orfit.datasets.mnist_sample()
+    X = torch.tensor(digits.train_images.reshape(1500, -1) / 255, dtype=torch.float32)
+    y = torch.tensor(digits.train_labels.astype(int))
+    layers = nn.Linear(784, 800), nn.ReLU(), nn.Linear(800, 450), nn.ReLU(), nn.Linear(450, 10)
+    network = nn.Sequential(*layers)
+    learner = orfit.PerLayer(network, sides=sides, block=block)
+    learner.learn(X, y)
+
+    def ours():
+        learner.memory.look()
+        learner.learn(X[:1000], y[:1000])
+        learner.memory._since = 0
+
+    def plain():
+        for rows in torch.arange(1000).split(block):
+            network.zero_grad(set_to_none=False)
+            nn.functional.cross_entropy(network(X[rows]), y[rows]).backward()
+
+    pairs = [(seconds(ours, 1), seconds(plain, 1)) for _ in range(repeats)]
+    step, other = np.median(pairs, axis=0) * block / 1000
+    return [a / b for a, b in pairs], f"block {1e3 * step:.2f} ms, passes {1e3 * other:.2f} ms"
+
+
 def worst_steps(stream, m, calls):
     """How long single calls of `learn` take: the median, the 99.9th percentile, the longest."""
     learner = filled(stream, m)
@@ -360,6 +392,10 @@ def plan():
     ] + [
         (Case("p=50, m=10, R=0.1, µs of one learn beside its row", "≤ 25", 25, False),
          lambda kind: beside_the_loop(50, 10, 64, 101)),
+        *((Case(f"PerLayer, MLP of 10⁶, {sides}, blocks of {n} ÷ forward and backward",
+                f"≤ {most}", most, False),
+           lambda kind, sides=sides, n=n: on_each_layer(sides, n, 3))
+          for sides, most in (("both", 8), ("input", 4)) for n in (10, 50)),
         (Case("p=10⁶, m=50, peak memory ÷ m·p", "≤ 1.4", 1.4, False),
          lambda kind: peak_memory(10**6, 50)),
     ]  # fmt: skip

@@ -42,19 +42,24 @@ def orfit_rls(**settings):
     return predictions
 
 
+def river_predictions(model, rows, y):
+    """What a model of river predicts of rows, which are dictionaries."""
+    made = np.full(len(y), np.nan)
+    for i, (row, label) in enumerate(zip(rows, y.tolist(), strict=True)):
+        try:
+            made[i] = model.predict_one(row)
+            model.learn_one(row, label)
+        except ArithmeticError:  # it has left the finite numbers
+            break
+    return made
+
+
 def river_model(make, bias=False):
     """bias: whether it needs a 1 among its inputs, for want of an intercept of its own."""
 
     def predictions(X, y):
-        model, made = make(), np.full(len(y), np.nan)
-        for i, (x, label) in enumerate(zip(X.tolist(), y.tolist(), strict=True)):
-            inputs = dict(enumerate(x + [1.0] * bias))
-            try:
-                made[i] = model.predict_one(inputs)
-                model.learn_one(inputs, label)
-            except ArithmeticError:  # it has left the finite numbers
-                break
-        return made
+        rows = (dict(enumerate(x + [1.0] * bias)) for x in X.tolist())
+        return river_predictions(make(), rows, y)
 
     return predictions
 
@@ -69,6 +74,15 @@ def river_linear():
     from river import linear_model
 
     return linear_model.LinearRegression()
+
+
+def river_pipeline():
+    """Numbers are scaled by what came so far, of each text there is a column."""
+    from river import compose, preprocessing
+
+    numbers = compose.SelectType(float) | preprocessing.StandardScaler()
+    texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
+    return (numbers + texts) | river_linear()
 
 
 def river_bayes():

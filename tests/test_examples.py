@@ -1,6 +1,7 @@
 """Every public name has an example in its docstring, where help() shows it, and each one runs."""
 
 import doctest
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,10 @@ import pytest
 import orfit
 
 MODULES = [orfit, orfit.memory, orfit.measures, orfit.datasets]
+if find_spec("sklearn"):
+    import orfit.sklearn
+
+    MODULES.append(orfit.sklearn)
 
 
 def public(module):
@@ -42,7 +47,7 @@ def test_the_names_are_found():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_runs(name, tmp_path, monkeypatch):
-    if name == "orfit.TorchModel":
+    if name in {"orfit.TorchModel", "orfit.PerLayer", "orfit.register_layer"}:
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     thing = orfit

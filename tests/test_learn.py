@@ -230,9 +230,17 @@ def test_missing_and_wrong_values(missing, tmp_path):
     path = put(tmp_path / "t.csv", table)
     with open(path, "a") as file:
         file.write("1,2\n")
-    session = learn([path], choice=Choice(("y",), ignore=("when",), missing=missing))
-    assert session.skipped == (4 if missing == "skip" else 2)  # a target is not filled in
+    table["b"][511] = "worse"
+    put(tmp_path / "t.csv", table)
+    with open(path, "a") as file:
+        file.write("1,2\n")
+    view = Witness()
+    session = learn([path], view=view, choice=Choice(("y",), ignore=("when",), missing=missing))
+    assert session.skipped == (5 if missing == "skip" else 2)  # a target is not filled in
     assert session.rows == 801 - session.skipped
+    (told,) = [text for text in view.notices if "is not a number" in text]  # once a column
+    assert "line 512, column b: 'bad' is not a number; " in told
+    assert ("rows are left out" if missing == "skip" else "the mean of the first") in told
 
 
 @pytest.mark.parametrize(
@@ -241,6 +249,7 @@ def test_missing_and_wrong_values(missing, tmp_path):
         (500, "a", "", "t.csv, line 502, column a: there is no value"),
         (500, "a", "bad", "t.csv, line 502, column a: 'bad' is not a number"),
         (500, "a", "inf", "t.csv, line 502, column a: 'inf' is not a number"),
+        (500, "a", "-1e100", "t.csv, line 502, column a: '-1e100' is too large"),
         (501, "y", "NA", "t.csv, line 503, column y: there is no value"),
         (502, "when", "yesterday", "t.csv, line 504, column when: 'yesterday' is not a date"),
         (3, "a", "x y", "t.csv, line 5, column a: 'x y' is not a number"),
@@ -433,6 +442,7 @@ def test_killed_at_random_moments(kind, tmp_path):
         (["{t}", "--target", "y", "--budget", "some"], "--budget must be a size"),
         (["{t}", "--target", "y", "--budget", "1KB"], "more than --budget allows"),
         (["{t}", "--target", "y,y"], "names a column twice"),
+        (["{german}", "--target", "y"], "column d holds texts such as '31.1.2024': dates that"),
         (["{t}", "--target", "y", "--only", "y"], "column y is the target"),
         (["{empty}", "--target", "y"], "empty.csv is empty"),
         (["{header}", "--target", "y"], "there are no rows"),
@@ -447,7 +457,8 @@ def test_what_is_wrong_is_one_sentence_and_2(arguments, said, tmp_path, capsys):
     put(tmp_path / "t.csv", columns(100))
     (tmp_path / "empty.csv").touch()
     (tmp_path / "header.csv").write_text("a,y\n")
-    names = {name: str(tmp_path / f"{name}.csv") for name in ("t", "empty", "header")}
+    (tmp_path / "german.csv").write_text("d,y\n31.1.2024,1\n31.1.2024,2\n1.2.2024,3\n")
+    names = {name: str(tmp_path / f"{name}.csv") for name in ("t", "empty", "header", "german")}
     assert cli.main(["learn", *(each.format(**names) for each in arguments)]) == 2
     told = capsys.readouterr()
     assert said in told.err
@@ -472,6 +483,44 @@ def test_other_options_than_those_it_was_begun_with(tmp_path, capsys):
     assert "was begun with --features raw, not poly:2" in capsys.readouterr().err
     assert cli.main(begin[:2] + begin[4:]) == 0  # what is not said is as it was
     assert "nothing is new" in capsys.readouterr().out
+
+
+def test_where_nothing_is_learned_the_checkpoint_stays(tmp_path, capsys):
+    table = columns(400)
+    path, checkpoint = put(tmp_path / "t.csv", table), tmp_path / "c"
+    arguments = ["--target", "group", "--classify", "--checkpoint", str(checkpoint)]
+    assert cli.main(["learn", path, *arguments, "--features", "raw", "--ignore", "y,z"]) == 0
+    before = checkpoint.read_bytes()
+    more = {name: list(values[:20]) for name, values in table.items()}
+    more["group"][3], more["a"][10] = "east", "bad"  # a new class, then a value that is wrong
+    assert cli.main(["learn", put(tmp_path / "more.csv", more), *arguments]) == 2
+    assert "column a: 'bad' is not a number" in capsys.readouterr().err
+    assert checkpoint.read_bytes() == before
+
+
+def test_names_are_shown_as_they_are(tmp_path, capsys):
+    """Neither colours of rich nor commands to a terminal, and a sentence is one line."""
+    table = columns(400)
+    names = dict(zip(("a", "b", "y"), ("[/red]", "[bold]x", ":smile:"), strict=True))
+    table = {names.get(name, name): list(values) for name, values in table.items()}
+    table["[/red]"][350] = 1e9
+    path, checkpoint = put(tmp_path / "t.csv", table), str(tmp_path / "c")
+    arguments = ["learn", path, "--target", ":smile:", "--checkpoint", checkpoint]
+    assert cli.main([*arguments, "--features", "raw", "--warmup", "300"]) == 0
+    assert "column [/red]: 1e+09" in capsys.readouterr().err
+    assert cli.main(["inspect", checkpoint]) == 0
+    told = capsys.readouterr().out
+    assert all(name in told for name in names.values())
+    assert cli.main(["learn", path, "--target", "no\x1b[2J\n"]) == 2
+    assert "has no column no\\x1b[2J" in capsys.readouterr().err
+
+
+def test_a_rival_that_diverges_is_out(tmp_path):
+    table = columns(900)
+    table["a"][400:] *= 20  # a rate that was right for the first rows is none for these
+    session = learn([put(tmp_path / "t.csv", table)], versus=("sgd",))
+    assert set(session.out) == {"sgd"}  # though all numbers are finite
+    assert session.scores.read()["sgd"]["rmse"][0] > 1e20
 
 
 def test_a_checkpoint_that_cannot_be_written(tmp_path, capsys):

@@ -626,6 +626,81 @@ def test_what_is_not_learned_must_be_what_it_was(rng, tmp_path):
         orfit.load(tmp_path / "learner.safetensors", other)
 
 
+def test_no_step_holds_on_to_the_graph_of_those_before(rng):
+    """A trainable body that is not learned: with it, w and the memory once kept every graph."""
+    import gc
+
+    learner = orfit.ORFit(orfit.TorchModel(mlp(outputs=2), parameters=["2.*"]), 3, noise=0.1)
+
+    def alive(steps):
+        for _ in range(steps):
+            learner.learn_batch(*data(rng, 2, outputs=2))
+        gc.collect()
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    begun = alive(10)
+    assert alive(200) <= begun + 5
+    assert not learner.memory.w.requires_grad
+    assert not learner.memory.U.requires_grad
+
+
+def test_what_is_said_to_those_who_hand_in_a_network_or_classes(rng):
+    with pytest.raises(ValueError, match=r"orfit.TorchModel\(network\)"):
+        orfit.ORFit(mlp())
+    for tangent in (False, True):
+        learner = orfit.ORFit(orfit.TorchModel(mlp(outputs=3), tangent=tangent), 4)
+        with pytest.raises(ValueError, match=r'np.eye\(3\)\[y\].*outputs="label"'):
+            learner.learn_batch(rng.standard_normal((4, 5)), [0, 1, 2, 1])
+    with pytest.raises(ValueError, match=r"y must have shape \(3,\) for each datapoint; .* \(\)$"):
+        learner.learn(rng.standard_normal(5), 0.5)
+
+
+def test_a_memory_absorbs_tensors(rng):
+    A = rng.standard_normal((50, 6))
+    arrays, tensors = Principal(3), Principal(3)
+    for columns in (A[:, :4], A[:, 4]):
+        arrays.absorb(columns)
+        tensors.absorb(torch.tensor(columns, requires_grad=True))
+    assert tensors.sigma == pytest.approx(arrays.sigma)
+    assert isinstance(tensors.U, torch.Tensor)
+    arrays.absorb(torch.tensor(A[:, 5]))
+    tensors.absorb(A[:, 5])
+    assert tensors.sigma == pytest.approx(arrays.sigma)
+    model = orfit.TorchModel(mlp())  # 50 parameters: known directions are not moved along
+    learner = orfit.ORFit(model, tensors)
+    learner.learn(rng.standard_normal(5), 1.0)
+    moved = (learner.w - model.initial()).numpy()
+    assert np.abs(arrays.U.T @ moved).max() < 1e-12
+    with pytest.raises(ValueError, match="G must be finite"):
+        tensors.absorb(torch.full((50,), torch.nan))
+
+
+def test_statistics_that_were_refreshed_can_be_allowed(rng, tmp_path):
+    def module():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)).double()
+
+    learner = orfit.ORFit(orfit.TorchModel(module()), 3)
+    learner.learn(rng.standard_normal(5), 1.0)
+    learner.save(tmp_path / "learner")
+    other = module()
+    other[1].running_mean += 1.0
+    with pytest.raises(orfit.CheckpointError, match="buffers"):
+        orfit.load(tmp_path / "learner", orfit.TorchModel(other))
+    assert orfit.load(tmp_path / "learner", orfit.TorchModel(other, refreshed=True)).seen == 1
+    with pytest.raises(ValueError, match="bound to the statistics"):
+        orfit.TorchModel(other, tangent=True, refreshed=True)
+
+
+def test_a_last_layer_of_zeros_is_told_of_on_the_tangent():
+    module = mlp()
+    nn.init.zeros_(module[2].weight)
+    orfit.TorchModel(module)  # elsewhere the first step makes it something
+    orfit.TorchModel(module, tangent=True, parameters=["2.*"])
+    with pytest.warns(UserWarning, match=r"2.weight is all zero.* 0.weight and all others"):
+        orfit.TorchModel(module, tangent=True)
+
+
 def test_inputs_that_the_module_cannot_take():
     learner = orfit.ORFit(orfit.TorchModel(mlp()), 3)
     with pytest.raises(ValueError, match=r"failed on torch.int64 inputs of shape \(1, 5\)"):

@@ -10,6 +10,7 @@ Examples:
     2
 """
 
+import importlib
 from typing import Any
 
 from orfit import datasets, measures, memory
@@ -29,22 +30,39 @@ from orfit.learners import (
     Update,
     Updates,
     load,
+    merge,
     warm_up,
 )
+from orfit.learners.load import READERS
 from orfit.meter import Meter, Reading, Readings
 from orfit.models import Linear
 from orfit.version import __version__
 
+# Where the names are that need torch, or use it: it is imported by those who use them.
+LATER = {
+    "TorchModel": "orfit.models.torch_model",
+    "Heads": "orfit.networks.heads",
+    "PerLayer": "orfit.networks.per_layer",
+    "register_layer": "orfit.networks.rules",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name != "TorchModel":
+    if name not in LATER:
         raise AttributeError(f"module 'orfit' has no attribute {name!r}")
-    try:  # torch is imported by those who use it
-        from orfit.models.torch_model import TorchModel
+    return getattr(_imported(name), name)
+
+
+def _imported(name: str) -> Any:
+    try:
+        return importlib.import_module(LATER[name])
     except ImportError as error:
         advice = "pip install '.[torch]' in orfit's folder"
-        raise ImportError(f"TorchModel needs torch: {advice} ({error})") from None
-    return TorchModel
+        raise ImportError(f"{name} needs torch: {advice} ({error})") from None
+
+
+READERS["Heads"] = lambda: _imported("Heads").load
+READERS["PerLayer"] = lambda: _imported("PerLayer").load
 
 
 __all__ = [
@@ -55,11 +73,13 @@ __all__ = [
     "SGD",
     "CheckpointError",
     "Greedy",
+    "Heads",
     "InterpolationWarning",
     "Linear",
     "Meter",
     "ORFit",
     "OneStepSGD",
+    "PerLayer",
     "Reading",
     "Readings",
     "SaturationWarning",
@@ -72,5 +92,7 @@ __all__ = [
     "load",
     "measures",
     "memory",
+    "merge",
+    "register_layer",
     "warm_up",
 ]

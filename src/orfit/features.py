@@ -124,7 +124,7 @@ class Fourier(Drawn):
     """
 
     kind = "fourier"
-    fields: ClassVar[Fields] = {**Drawn.fields, "width": schema.optional(door.positive)}
+    fields: ClassVar[Fields] = {**Drawn.fields, "width": door.positive}
 
     def __init__(self, count: int, seed: int = 0, width: float | None = None) -> None:
         super().__init__(count, seed)

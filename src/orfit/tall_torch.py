@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from orfit import tall
+from orfit import door, tall
 from orfit.door import Array
 
 Tensor = torch.Tensor
@@ -22,6 +22,18 @@ def _down(values: Tensor) -> Array:
 def _up(like: Tensor, values: Array) -> Tensor:
     """Small numbers, to the device."""
     return torch.as_tensor(np.ascontiguousarray(values), dtype=like.dtype, device=like.device)
+
+
+def numbers(name: str, value: object, like: Tensor | None) -> Tensor:
+    """What a user hands in, as finite numbers: of the kind of `like`, or of its own."""
+    given = (
+        value.detach() if isinstance(value, Tensor) else torch.as_tensor(door.numbers(name, value))
+    )
+    kept = given.dtype if given.dtype in (torch.float32, torch.float64) else torch.float64
+    made = given.to(kept) if like is None else given.to(like)
+    if not tall.finite(made):
+        raise ValueError(f"{name} must be finite in {made.dtype}")
+    return made
 
 
 @tall.empty.register

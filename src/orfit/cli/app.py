@@ -8,6 +8,7 @@ import typer
 
 import orfit
 from orfit.cli import inspect, learn, predict, report, reproduce
+from orfit.stream.block import one_line
 
 app = typer.Typer(
     name="orfit",
@@ -48,6 +49,6 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:  # who reads has gone, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, LookupError, OSError) as error:
-        print(f"orfit: {error}", file=sys.stderr)
+        print(f"orfit: {one_line(str(error))}", file=sys.stderr)
         return 2
     return 0

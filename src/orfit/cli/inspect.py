@@ -10,11 +10,9 @@ def inspect(
     checkpoint: Annotated[Path, typer.Argument(help="What `orfit learn` has saved.")],
 ) -> None:
     """Show what a checkpoint holds: columns, scores, what was chosen, how far it has read."""
-    from rich.console import Console
-
     from orfit.stream import saved, tables
 
-    session, console = saved.load(checkpoint), Console()
+    session, console = saved.load(checkpoint), tables.console()
     console.print(tables.columns(session))
     console.print(tables.scores(session))
     console.print(tables.facts_table([*tables.facts(session), ("why", session.why)]))

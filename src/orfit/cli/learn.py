@@ -105,15 +105,15 @@ def learn(
     With --checkpoint it can be stopped and killed at any time: the same command goes on from there,
     and ends with the same result, bit for bit.
     """
-    from rich.console import Console
     from threadpoolctl import threadpool_limits
 
     from orfit.stream import live, tables
+    from orfit.stream.block import one_line
     from orfit.stream.run import Run, Saving
 
     chosen, setup = _given(locals())
     session, choice, setup_ = _settled(checkpoint, chosen, setup)
-    errors = Console(stderr=True)
+    errors = tables.console(stderr=True)
     view: Any
     if json:
         view = live.Machine(errors, max(1, report))
@@ -128,17 +128,15 @@ def learn(
         with threadpool_limits(1):
             session = run.learn(session, choice, setup_)
     except OSError as error:
-        print(
-            f"orfit: {checkpoint or 'the input'}: {error}; a checkpoint that was there is whole",
-            file=sys.stderr,
-        )
+        told = f"{checkpoint or 'the input'}: {error}; a checkpoint that was there is whole"
+        print(f"orfit: {one_line(told)}", file=sys.stderr)
         raise typer.Exit(1) from None
     finally:
         view.close()
     if json:
         view.report(session)
     else:
-        shown = Console()
+        shown = tables.console()
         shown.print(tables.scores(session))
         shown.print(tables.facts_table(tables.facts(session)))
         if session.held.count:

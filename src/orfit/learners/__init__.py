@@ -5,6 +5,7 @@ from orfit.learners.base import Learner
 from orfit.learners.ekf import EKF
 from orfit.learners.greedy import Greedy
 from orfit.learners.load import load
+from orfit.learners.merging import merge
 from orfit.learners.ogd import OGD
 from orfit.learners.orfit import OneStepSGD, ORFit
 from orfit.learners.rls import NTKRLS, RLS
@@ -28,5 +29,6 @@ __all__ = [
     "Update",
     "Updates",
     "load",
+    "merge",
     "warm_up",
 ]

@@ -65,7 +65,7 @@ class Learner(Atomic, ABC):
         )
         # What one datapoint looks like: known from the model, or from the first one learned.
         self._input_shape = model.input_shape
-        self._label_shape = () if model.heads is None else (model.heads,)
+        self._label_shape: tuple[int, ...] = () if model.heads is None else (model.heads,)
         self._made = True
 
     def __setattr__(self, name: str, value: Any) -> None:

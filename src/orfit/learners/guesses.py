@@ -257,6 +257,26 @@ class Guesses:
             return float(excess[self.chosen]), 0.0, 0.0
         return float(excess[self.chosen]), float(recent), float(lag / recent)
 
+    def merge(self, other: "Guesses") -> None:
+        """Take in what another single guess of the same R has come to know."""
+        for one in (self, other):
+            one._count(whole=True)
+
+        def mean(mine: Array, theirs: Array, before: int, more: int) -> Array:
+            a, b = min(before, WINDOW), min(more, WINDOW)
+            return np.asarray((a * mine + b * theirs) / max(1, a + b))
+
+        last = self.spread[3] if self._known else other.spread[3]
+        self.spread = mean(self.spread, other.spread, self._known, other._known)
+        self.spread[3] = last
+        self.excess = mean(self.excess, other.excess, self._known, other._known)
+        self.error = mean(self.error, other.error, self._gradients, other._gradients)
+        self._known, self._gradients = (
+            self._known + other._known,
+            self._gradients + other._gradients,
+        )
+        self.rows += other.rows
+
     def grow(self, growth: Growth) -> None:
         """More heads, as if all their labels so far had been zero."""
         residual, variance, u = self._everything_waiting()

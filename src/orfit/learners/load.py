@@ -2,6 +2,7 @@
 
 import inspect
 import os
+from collections.abc import Callable
 from typing import Any, cast
 
 from orfit import checkpoint, door
@@ -30,6 +31,8 @@ MEMORIES: dict[str, type] = {
     if name in memories.__all__ and issubclass(kind, Memory) and not inspect.isabstract(kind)
 }
 MODELS: dict[str, type] = {"Linear": Linear}
+# What is saved in the same form, but made of more than a learner and a model, and imported late.
+READERS: dict[str, Callable[[], Callable[..., Any]]] = {}
 
 
 def load(
@@ -38,14 +41,17 @@ def load(
     memory: Memory | None = None,
     rows: str | Auto | None = None,
     dynamics: Any = None,
+    loss: Any = None,
 ) -> Any:
     """The learner that `save` wrote to `path`; it goes on bit-equally to one never saved.
 
     model: needed where the saved learner's model is Python code (a feature map, a network), which
-        no file holds; it must be like the saved one.
+        no file holds; it must be like the saved one. Of `Heads` the backbone, of `PerLayer` the
+        network, into which its parameters are written.
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
     rows: how to learn rows from now on; as before, unless given.
     dynamics: needed where those of the saved learner are a function, or a sparse matrix.
+    loss: needed where that of a saved `PerLayer` is a function.
 
     Examples:
         >>> learner = orfit.RLS(orfit.Linear(2))
@@ -54,13 +60,16 @@ def load(
         >>> print(orfit.load("learner.safetensors").w == learner.w)
         [ True  True]
     """
-    if model is not None:
-        completed(model)
     if memory is not None:
         memory = as_memory(memory)
         memory.check_free()
     arrays, header = checkpoint.read(path)
+    reader = READERS.get(str(header.get("kind")))
+    if reader is None and model is not None:
+        completed(model)
     try:
+        if reader is not None:
+            return reader()(arrays, header, model, loss=loss)
         return restored(arrays, header, model, memory, rows, dynamics)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
@@ -167,6 +176,8 @@ def _model(saved: dict[str, Any], given: Model | None) -> Model:
             )
         model = cast(Model, made(MODELS[saved["kind"]], saved["settings"]))
     like = described(model) | {"size": model.size, "heads": model.heads}
+    for name in getattr(model, "may_differ", ()):
+        like["settings"] |= {name: saved["settings"].get(name)}
     if like != saved:
         differs = [name for name in saved if saved[name] != like[name]]
         was = ", ".join(f"{name} {saved[name]}" for name in differs)

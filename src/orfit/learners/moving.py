@@ -65,7 +65,7 @@ class Moving(OneStep):
     def _advance_now(self, dynamics: Dynamics, u: object, Q: Any) -> None:
         self._advance(dynamics, u, Q)
         self._look_for_ways()  # of which there may be fewer now
-        self._advanced = True
+        self._advanced = self._altered = True
 
     def _check_growth(self, growth: Growth) -> None:
         super()._check_growth(growth)
@@ -94,6 +94,13 @@ class Moving(OneStep):
         if not tall.largest(self._carried(w)) < self.most:
             raise ValueError("w leaves the finite numbers by its dynamics")
         self.memory.advance(self._carried(w), A, Q, self.noise)
+
+    def merge_obstacle(self) -> str | None:
+        return (
+            "w moves by itself, with rows of its own"
+            if self._dynamics.moves
+            else (super().merge_obstacle())
+        )
 
     def loop_obstacle(self) -> str | None:
         return "w moves by itself" if self._dynamics.moves else super().loop_obstacle()

@@ -10,6 +10,7 @@ import numpy as np
 from orfit import door, schema, tall
 from orfit.door import Array
 from orfit.growth import Growth
+from orfit.learners import merging
 from orfit.learners.base import Learner
 from orfit.learners.guesses import Guesses
 from orfit.learners.health import Health
@@ -63,11 +64,18 @@ class OneStep(Learner):
             memory.check_free()
             memory = Several(memory, len(self._forgetting))
         self._drift = self._checked_drift(drift, memory, whole.size)
-        self.rows, self._way = rows, self._forced(rows)
+        self._rows, self._way = rows, self._forced(rows)
         self._auto = rows if isinstance(rows, Auto) else Auto()
         super().__init__(model, w0, memory, meter)
         memory.guess(self.guesses.tails)
+        # Where w began, as it is carried, p×q: kept where somebody may ask. None: at zero.
+        self._w0 = tall.copy(self._moved) if self._keeps_w0() else None
+        self._altered = False  # whether the past is no longer what these settings make of rows
         self._look_for_ways()
+
+    def _keeps_w0(self) -> bool:
+        merges = self.model.linear and self.memory.merges and len(self.guesses) == 1
+        return bool(merges and tall.largest(self._moved) > 0)
 
     def _checked_noise(self, noise: Any) -> Any:
         return noise if isinstance(noise, str) else door.nonnegative("noise", noise)
@@ -149,6 +157,7 @@ class OneStep(Learner):
 
     def _set(self, settings: dict[str, Any]) -> None:
         for name, value in settings.items():
+            self._altered |= self._seen > 0 and not np.array_equal(getattr(self, name), value)
             setattr(self, name, value)
         self._look_for_ways()
 
@@ -159,6 +168,8 @@ class OneStep(Learner):
     def _grow_now(self, model: Any, growth: Growth) -> None:
         super()._grow_now(model, growth)
         self.guesses.grow(growth)
+        if self._w0 is not None:
+            self._w0 = growth.both(self._w0)
         self._look_for_ways()
 
     def _parts(self) -> Iterable[Any]:
@@ -326,6 +337,89 @@ class OneStep(Learner):
             n = len(left)
             self._probes.take(G[:, :n], labels[:n, :q] - F[:n, :q] - left, left)
 
+    def merge(self, other: "OneStep") -> Update:
+        """Learn all that another learner has learned: its `rows`, as one block.
+
+        While neither has dropped a direction, this one then is what it would be had it seen both
+        streams, in any order, up to rounding. Where one has, the energy that it dropped, spread
+        over what it does not keep, says how much its w counts there: two w are then weighed along
+        every direction.
+
+        other: one like this, of the same model, w0, noise and prior, whose rows are others. It is
+            not changed. With noise="auto", forgetting below 1, drift or dynamics there is nothing
+            two streams could be added up by, and it is refused.
+
+        What comes back tells of the other's rows. Without noise, those that contradict this one's
+        cannot be fitted: `conflict` is what is left of them, and a warning says so. Meters are
+        added up, if their seeds differ.
+
+        Examples:
+            >>> X, y = np.random.default_rng(0).standard_normal((20, 3)), np.arange(20.0)
+            >>> here, there = (orfit.ORFit(orfit.Linear(3), noise=0.1) for _ in range(2))
+            >>> _ = here.learn_each(X[:10], y[:10]), there.learn_each(X[10:], y[10:])
+            >>> _ = here.merge(there)
+            >>> whole = orfit.ORFit(orfit.Linear(3), noise=0.1)
+            >>> _ = whole.learn_each(X, y)
+            >>> here.seen, bool(np.allclose(here.w, whole.w))
+            (20, True)
+        """
+        part = merging.part_of(other)  # before this one is locked: two may merge with each other
+        update: Update = self._changing(merging.merge_part, self, part)
+        return update
+
+    def rows(self) -> tuple[Array, Array]:
+        """X̃ (k×p) and ỹ (k,) or (k, q): k rows of features that say what all rows so far did.
+
+        A learner of the same w0, noise and prior that learns them as one block, on
+        `orfit.Linear(p)`, is what this one is. What was dropped is not in them. They are NOT
+        anonymous: each is a sum of rows that were learned, and where there were few, or one was
+        unlike all others, it can be read off.
+
+        Examples:
+            >>> learner = orfit.ORFit(orfit.Linear(2), noise=0.5)
+            >>> updates = learner.learn_each(np.eye(2)[[0, 0, 0, 0]], [1.0, 2.0, 3.0, 2.0])
+            >>> X, y = learner.rows()
+            >>> print(abs(X), abs(y))  # four rows of length one, as one of length two
+            [[2. 0.]] [4.]
+        """
+        return self._reading(merging.rows_of, self)
+
+    def unlearn(self, X: object, Y: object, weight: object = None) -> None:
+        """Be as if these rows had never been learned: X (n, d), Y (n,) or (n, c).
+
+        For rows that were, with the labels and weights that they had; others are refused where that
+        can be told. Exact, up to rounding: where a direction was dropped, or rounding would drown
+        what is left, it is refused, and nothing has changed. `scale` goes on knowing the residuals.
+
+        Examples:
+            >>> learner = orfit.ORFit(orfit.Linear(3), noise=0.1)
+            >>> _ = learner.learn_each(np.eye(3), [1.0, 2.0, 3.0])
+            >>> learner.unlearn(np.eye(3)[1:2], [2.0])
+            >>> learner.seen, bool(abs(learner.w[1]) < 1e-12)
+            (2, True)
+        """
+        self._changing(merging.unlearn, self, X, Y, weight)
+
+    def merge_obstacle(self) -> str | None:
+        """Why the past of this learner is no set of rows that others could learn; None: it is."""
+        if not self.model.linear:
+            return "its model is not linear in w: gradients are of the w that each row found"
+        if len(self.guesses) > 1:
+            return '"auto" compares guesses along one stream: give noise, tail and forgetting'
+        if self.fading != 1 or self.forgetting == 0:
+            return "forgetting is below 1: its past has faded by a clock of its own"
+        if drifts(self.drift):
+            return "w drifts, with rows of its own"
+        if self._altered:
+            return "noise, forgetting or drift was set when rows were learned, or time made a step"
+        why: str | None = self.memory.merge_obstacle(self.guesses.noise)
+        return why
+
+    @property
+    def _since_start(self) -> Any:
+        """How far w has come from w₀, as it is carried, p×q: an array of its own."""
+        return tall.copy(self._moved if self._w0 is None else self._moved - self._w0)
+
     def _std(self, X: Any, std: bool | str) -> Any:
         if not std:
             return None
@@ -352,20 +446,25 @@ class OneStep(Learner):
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, header = super().state()
         of_guesses, header["guesses"] = self.guesses.state()
-        header["began_ready"] = self.began_ready
+        header |= {"began_ready": self.began_ready, "altered": bool(self._altered)}
+        if self._w0 is not None:
+            arrays["w0"] = tall.to_numpy(self._w0)
         return arrays | of_guesses, header
 
     def fields(self) -> Fields:
-        own = {"guesses": schema.record(self.guesses.fields()), "began_ready": door.flag}
-        return super().fields() | own
+        own = dict.fromkeys(("began_ready", "altered"), door.flag)
+        return super().fields() | own | {"guesses": schema.record(self.guesses.fields())}
 
     def layout(self) -> Layout:
-        return super().layout() | self.guesses.layout()
+        w = self._moved
+        return super().layout() | self.guesses.layout() | {"w0?": (tall.numpy_dtype(w), *w.shape)}
 
     def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
         super().restore(arrays, header)
         self.guesses.restore(arrays, header["guesses"])
-        self._began_ready = header["began_ready"]
+        self._began_ready, self._altered = header["began_ready"], header["altered"]
+        w0 = arrays.get("w0")
+        self._w0 = None if w0 is None else tall.copy(tall.convert(self._moved, w0))
         self._look_for_ways()  # which may depend on what became of the memory
 
     def settings(self) -> dict[str, Any]:
@@ -375,8 +474,8 @@ class OneStep(Learner):
             plain["forgetting"] = "auto" if len(self._forgetting) > 1 else self.forgetting
         if drifts(self.drift):
             plain["drift"] = self.drift if np.ndim(self.drift) == 0 else self.drift.tolist()
-        if self.rows != "auto":
-            plain["rows"] = asdict(self.rows) if isinstance(self.rows, Auto) else self.rows
+        if self._rows != "auto":
+            plain["rows"] = asdict(self._rows) if isinstance(self._rows, Auto) else self._rows
         return plain
 
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:

@@ -8,6 +8,7 @@ import numpy as np
 from orfit import door, small, tall
 from orfit.door import Array
 from orfit.growth import Growth, refuse
+from orfit.memory.known import Known
 from orfit.schema import Fields, Layout
 
 
@@ -81,6 +82,7 @@ class Memory(ABC):
     coordinates = False  # whether rows can be learned in coordinates along its directions
     drifts = False  # whether P can grow between gradients
     moves = False  # whether P can take a step in time, `advance`
+    merges = False  # whether what it knows can be told as rows, `known`, and be taken in, `join`
     one_prior = True  # whether all parameters have the same
     has_tail = False  # whether it can tell what it dropped
     tailed = np.zeros(1, bool)  # whether it does, for each guess of R; otherwise: as never seen
@@ -146,6 +148,42 @@ class Memory(ABC):
     def grow(self, growth: Growth) -> None:
         """Let there be more features and heads, as if they had been there with zeros."""
         refuse(self, "what it holds is for as many parameters as there are")
+
+    def merge_obstacle(self, noise: float) -> str | None:
+        """Why what it knows cannot be told as rows; None: it can."""
+        if self.merges:
+            return None
+        return f"{self!r} does not know what it saw; Principal, Unlimited and Dense do"
+
+    @property
+    def exact(self) -> bool:
+        """Whether nothing was dropped, but rounding."""
+        return True
+
+    def as_rows(self, moved: Any, noise: float) -> Known:
+        """What is known along the directions that are kept, as rows. moved: w − w₀, p×q."""
+        raise NotImplementedError
+
+    def known(self, moved: Any, noise: float) -> Known:
+        """All that is known, for another memory of this kind."""
+        return self.as_rows(moved, noise)
+
+    def join(self, known: Known, moved: Any, noise: float) -> Split:
+        """See how the rows of another memory lie to the past, which is then to be folded in.
+
+        What they do not tell is taken in at once.
+        """
+        return self.split(known.G, noise)
+
+    def finish_join(self, known: Known, noise: float) -> None:  # noqa: B027
+        """Take note that what `join` gave has been folded in."""
+
+    def remove(self, G: Any, residual: Array, moved: Any, noise: float) -> None:
+        """Be as if these gradients had never been learned, w as well.
+
+        residual: y − f, n×q, as w is. moved: w − w₀. Raises where that is not possible exactly.
+        """
+        raise NotImplementedError
 
     @property
     def until_decision(self) -> int:

@@ -18,12 +18,17 @@ from orfit.door import Array
 from orfit.growth import Growth
 from orfit.memory.base import Memory
 from orfit.memory.frame import Frame, Parts, split
+from orfit.memory.known import Known, as_rows, pull, scaled, together
 from orfit.memory.motion import LEAST, shrunk
+from orfit.memory.removal import NEVER, without
 from orfit.memory.seen import Triangle
 from orfit.schema import Fields, Layout
 from orfit.tail import Tail
 
 FAR = 1e-6  # of the largest number: a step beyond is looked at more closely
+NEGLIGIBLE = 1e-14  # of τ: so little noise is none where something was dropped
+SPANNED = 100.0  # times the cutoff: what is new of a gradient that was learned is less
+FITTED = 1e-8  # of a label: what is left of one that was interpolated is less
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,16 @@ class BasisSplit:
     @property
     def noise(self) -> float:
         return float(self.noises[self.guess])
+
+    @property
+    def arrived(self) -> int:
+        """How many gradients came."""
+        return int(self.parts.C.shape[1])
+
+    @property
+    def goes_on(self) -> Tail:
+        """The tail from which it goes on."""
+        return self.tail
 
     @property
     def factor(self) -> Array:
@@ -95,6 +110,26 @@ class BasisSplit:
     def joined(self, moves: list[Array]) -> Array:
         """The moves of several guesses as one."""
         return np.hstack(moves)
+
+
+@dataclass(frozen=True)
+class JoinedSplit(BasisSplit):
+    """The rows of another memory, which stand for as many gradients as that has seen.
+
+    Of what is dropped then, all of these gradients had a part. `tail` is of mean energies, to weigh
+    what the two know.
+    """
+
+    both: Any = None  # the tail of the two
+
+    @property
+    def arrived(self) -> int:
+        return max(0, round(float(self.both.rows - self.both.dropping)))
+
+    @property
+    def goes_on(self) -> Tail:
+        made: Tail = self.both
+        return made
 
 
 class Basis(Memory):
@@ -226,15 +261,28 @@ class Basis(Memory):
         This is all that is needed to use a memory by itself, as an incremental, uncentred
         principal component analysis of a stream of columns.
         """
-        columns = door.numbers("G", G, self.frame.rows.dtype if self._frame else _float_type(G))
-        if columns.ndim not in (1, 2):
-            raise ValueError(f"G must be p×n, or one column of p; it has shape {columns.shape}")
-        columns = np.asfortranarray(columns.reshape(len(columns), -1))
+        columns = self._columns(G)
         self.bind(columns)
         if columns.shape[1]:
             self.settle()
             self.fold(self.split(columns))
             self.settle()
+
+    def _columns(self, G: Any) -> Any:
+        """What a user hands in as G, checked, as this memory holds directions."""
+        like = self.frame.rows if self._frame else None
+        tensors = hasattr(G, "detach") if like is None else not isinstance(like, np.ndarray)
+        if tensors:
+            from orfit import tall_torch  # torch is imported by those who use it
+
+            columns: Any = tall_torch.numbers("G", G, like)
+        else:
+            columns = door.numbers("G", G, _float_type(G) if like is None else like.dtype)
+        if columns.ndim not in (1, 2):
+            shape = tuple(columns.shape)
+            raise ValueError(f"G must be p×n, or one column of p; it has shape {shape}")
+        columns = columns.reshape(len(columns), -1)
+        return columns.T.contiguous().T if tensors else np.asfortranarray(columns)
 
     def project(self, G: Any) -> Any:
         """G − U (UᵀG), tall: what of G does not touch the past (eq:ogd_projection)."""
@@ -307,10 +355,103 @@ class Basis(Memory):
         self.size = (self.size or 0) + growth.features
         self.frame.grow(growth, self.room(self.size))
 
+    @property
+    def exact(self) -> bool:
+        rounding = (tall.cutoff(self.frame.rows.dtype) * small.frobenius(self.sigma)) ** 2
+        return bool(abs(self._lost) <= rounding and self.tail.level.max(initial=0.0) <= rounding)
+
+    @property
+    def _level(self) -> float:
+        """τ, the mean energy along directions that are not kept.
+
+        Not the tail's level, which is of the mean variance: here it is information that adds up.
+        """
+        if self.exact:
+            return 0.0
+        free = max(1, (self.size or 0) - self.rank)
+        return float(min(max(0.0, self._lost) / free, self.sigma[-1] ** 2))
+
+    def as_rows(self, moved: Any, noise: float) -> Known:
+        sigma, turn = self.seen.axes()
+        c = small.product(turn.T, self.frame.coordinates(moved))
+        return as_rows(self.frame.combine(turn), sigma, c, noise)
+
+    def known(self, moved: Any, noise: float) -> Known:
+        if self.exact:
+            return replace(self.as_rows(moved, noise), tail=self.tail)
+        sigma, turn = self.seen.axes()
+        level, U = self._level, self.frame.combine(turn)
+        c = small.product(turn.T, self.frame.coordinates(moved))
+        more = np.sqrt(np.maximum((sigma - level**0.5) * (sigma + level**0.5), 0.0))
+        rows = np.flatnonzero(more)
+        wanted = more[rows, None] * c[rows]
+        return Known(scaled(U, rows, more[rows]), wanted, moved, level, self.tail, self._lost)
+
+    def join(self, known: Known, moved: Any, noise: float) -> JoinedSplit:
+        """R P⁻¹ − κ I, and that times w − w₀, add up.
+
+        First what another memory knows of every direction (κ + τ): w is pulled along, and as much
+        more was seen along each. Its rows then are learned as any others.
+        """
+        assert known.tail is not None
+        mine = self._level
+        level, seen = mine + known.level, self.seen
+        if noise == 0 and level > 0:
+            noise = NEGLIGIBLE * level
+        if known.rest is not None:
+            sigma, turn = seen.axes()
+            floor = tails.floor(self.tail, noise)
+            pulled = pull(moved, known, floor)
+            less = (sigma * sigma - mine) / (sigma * sigma + floor + known.level)
+            along = small.product(turn.T, self.frame.coordinates(pulled))
+            along = small.product(turn, less[:, None] * along)
+            shift = self.frame.subtract(pulled, along) / tall.convert(moved, floor + level)
+            self.w = self.w + shift
+            seen = seen.lifted(known.level)
+        parts = split(self.frame, known.G, self.makers(noise))
+        both = together(self.tail, known.tail)
+        weighs = both._replace(level=np.array([level]))
+        one = np.array([noise]), np.array([True])
+        return JoinedSplit(parts, seen, weighs, *one, 1.0, both=both)
+
+    def finish_join(self, known: Known, noise: float) -> None:
+        self._lost += known.lost
+        if noise == 0:
+            self.tail = self.tail._replace(level=np.zeros(1))
+
+    def remove(self, G: Any, residual: Array, moved: Any, noise: float) -> None:
+        past = self.split(G, noise)
+        parts, norms = past.parts, past.parts.reading.norms
+        cutoff = tall.cutoff(self.frame.rows.dtype)
+        if (np.sqrt((parts.T * parts.T).sum(axis=0)) > SPANNED * cutoff * norms).any():
+            raise ValueError(NEVER)
+        if noise == 0:
+            labels = np.abs(past.along_w + residual).max(initial=0.0)
+            if np.abs(residual).max(initial=0.0) > max(FITTED, SPANNED * cutoff) * labels:
+                raise ValueError(
+                    "y is not what was learned for x, or others contradicted it: with noise=0 it "
+                    "would be fitted"
+                )
+            residual = np.zeros_like(residual)
+        sigma, turn = self.seen.axes()
+        Z, c = small.product(turn.T, parts.C), small.product(turn.T, self.frame.coordinates(moved))
+        eps = float(np.finfo(tall.numpy_dtype(G)).eps)
+        left = without(sigma, Z, noise, small.frobenius(norms), eps)
+        E, stay = left.E, len(left.sigma)
+        after = (
+            small.product(E.T, c)
+            - small.product(E.T, small.product(Z, residual)) / (left.squares[:, None])
+        )
+        after[np.isinf(left.squares)] = 0.0
+        self.frame.move(small.product(turn, small.product(E, after) - c))
+        self.frame.turn(small.product(turn, E[:, :stay]))
+        self.seen = self.form.of_axes(left.sigma)
+        self.tail = self.tail._replace(rows=max(0.0, self.tail.rows - G.shape[1]))
+
     def _take_in(self, past: BasisSplit) -> None:
         """Let `seen` grow by the G of a split whose new directions the frame has, and trim."""
         self.seen = past.seen.grown(past.parts.C, past.parts.T)
-        self.tail = past.tail
+        self.tail = past.goes_on
         self.trim()
 
     def delete(self, j: int) -> None:

@@ -13,7 +13,9 @@ from orfit.door import Array, check_finite, symmetric
 from orfit.growth import Growth, refuse
 from orfit.memory.base import Carried, Memory
 from orfit.memory.drift import added, checked, drifts, widened
+from orfit.memory.known import Known, as_rows
 from orfit.memory.motion import times
+from orfit.memory.removal import CERTAIN, NEVER, SLACK, accuracy
 from orfit.memory.whole_loop import READY, Walk, settle
 from orfit.memory.windup import Width, cured
 from orfit.schema import Fields, Layout
@@ -71,7 +73,7 @@ class Dense(Carried, Memory):
          [0.   0.25]]
     """
 
-    compiled = drifts = moves = True
+    compiled = drifts = moves = merges = True
 
     def __init__(self, prior: object = 1.0) -> None:
         """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
@@ -212,6 +214,51 @@ class Dense(Carried, Memory):
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
         with np.errstate(over="ignore"):
             return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
+
+    def merge_obstacle(self, noise: float) -> str | None:
+        return None if noise > 0 else "a P that has no inverse tells no rows: take ORFit(noise=0)"
+
+    def as_rows(self, moved: Any, noise: float) -> Known:
+        """With Π = A Aᵀ, P = A⁻ᵀ K Kᵀ A⁻¹, K = W diag(g) Zᵀ: gradients A W diag(R (g⁻² − 1))^½."""
+        A = self._root_of_prior()
+        W, g, _ = linalg.svd(A.T @ self.L)
+        with np.errstate(divide="ignore"):
+            gamma = np.sqrt(noise * np.maximum((1 - g) * (1 + g), 0.0)) / g
+        check_finite("what was seen, beside the prior,", gamma)
+        c = W.T @ (A.T @ tall.to_numpy(moved))
+        return as_rows(tall.convert(self._w, A @ W), gamma, c, noise)
+
+    def _root_of_prior(self) -> Array:
+        """A, p×p, with Π = A Aᵀ."""
+        if self.prior.ndim == 2:
+            return np.asarray(linalg.cholesky(self.prior, lower=True))
+        return np.asarray(np.sqrt(self.prior) * np.eye(self.size or 0))
+
+    def remove(self, G: Any, residual: Array, moved: Any, noise: float) -> None:
+        """P + P G (R I − GᵀPG)⁻¹ GᵀP: a step with the noise's sign turned round.
+
+        GᵀPG is known up to what rounding makes of L's widest direction.
+        """
+        past, eps = self.split(G, noise), float(np.finfo(self.root.dtype).eps)
+        if not len(past.T):  # there are nothing but zeros
+            return
+        W, s, Vt = linalg.svd(past.T, full_matrices=False)
+        a = s / math.sqrt(noise)
+        gap = (1 - a) * (1 + a)
+        widest = small.frobenius(past.root) * small.frobenius(tall.norms(tall.to_numpy(G)))
+        error = SLACK * eps * (1 + widest / math.sqrt(noise))
+        if (gap < -CERTAIN * error).any():
+            raise ValueError(NEVER)
+        if (error > accuracy(eps) * gap).any():
+            raise ValueError(
+                "what would be left is drowned in rounding: beside these rows too little was seen "
+                "along their directions; train anew without them"
+            )
+        z = W @ (-(a / gap)[:, None] * (Vt @ residual)) / math.sqrt(noise)
+        self._move(past.move(z)[0])
+        K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * (1 - 1 / np.sqrt(gap)))
+        self.L = np.asfortranarray(tall.subtract_outer(past.root, past.fade, LK, K))
+        self.width = self.width.measured(self.root)
 
     def fold(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
         if move is not None:

@@ -22,5 +22,5 @@ class FrequentDirections(Principal):
     """
 
     shrinks = True
-    moves = False
+    moves = merges = False
     has_tail = False  # shrinking has taken what was seen off the directions that stay

@@ -7,7 +7,8 @@ from typing import Any
 from orfit import door, schema
 from orfit import tail as tails
 from orfit.door import Array
-from orfit.memory.basis import BasisSplit
+from orfit.memory.basis import BasisSplit, JoinedSplit
+from orfit.memory.known import Known
 from orfit.memory.principal import Principal
 from orfit.schema import Fields
 
@@ -48,7 +49,12 @@ class Growing(Principal):
 
     def _take_in(self, past: BasisSplit) -> None:
         super()._take_in(past)
-        self._grow(past.parts.C.shape[1], past.guess, past.noise)
+        self._grow(past.arrived, past.guess, past.noise)
+
+    def join(self, known: Known, moved: Any, noise: float) -> JoinedSplit:
+        """With room for as many directions as the other has."""
+        self._allow(max(self.m, min(self.limit, known.G.shape[1])))
+        return super().join(known, moved, noise)
 
     def walked(self, rows: int, guesses: Any) -> None:
         self._grow(rows, guesses.chosen, guesses.noise)

@@ -36,12 +36,12 @@ class Principal(Bounded):
     form = Axes
     has_moved = False  # whether A has made P another than what was seen makes it
     shrinks = False  # whether the first square that is dropped is taken off those that stay
-    compiled = drops_the_least = has_tail = moves = True
+    compiled = drops_the_least = has_tail = moves = merges = True
 
     def __init_subclass__(cls) -> None:
-        """A subclass that trims in another way is not what the compiled loop does."""
+        """A subclass that trims in another way is not what the compiled loop, or `join`, does."""
         if "trim" in vars(cls):
-            cls.compiled = False
+            cls.compiled = cls.merges = False
 
     def walk(self, *settings: Any) -> Walk:
         return Walk(self, *settings)
@@ -128,9 +128,9 @@ class Principal(Bounded):
     def _lengthened(self, past: BasisSplit, sigma: Array) -> Tail:
         """The tail, where directions were dropped of those along which sigma was seen."""
         if self.rank == len(sigma) or not self.tailed.any():
-            return past.tail
+            return past.goes_on
         with np.errstate(over="ignore"):  # the tail has a limit of its own
             energies = sigma * sigma
-        rows, free = past.parts.C.shape[1], (self.size or 0) - self.m
+        rows, free = past.arrived, (self.size or 0) - self.m
         dropped, least = energies[self.rank :], energies[self.rank - 1]
-        return tails.lengthened(past.tail, dropped, least, past.noises, rows, free)
+        return tails.lengthened(past.goes_on, dropped, least, past.noises, rows, free)

@@ -85,6 +85,11 @@ class Triangle:
             self.roots[floor] = small.grow(root, np.sqrt(floor) * np.eye(len(root)))
         return self.roots[floor]
 
+    @classmethod
+    def of_axes(cls, sigma: Array) -> "Triangle":
+        """Where U are principal axes."""
+        return cls({0.0: np.asfortranarray(np.diag(sigma))})
+
     def grown(self, C: Array, T: Array) -> "Triangle":
         """With gradients [U O] (C; T), for directions O that come last."""
         rows = np.vstack([C, T]).T
@@ -149,6 +154,14 @@ class Axes:
 
     def axes(self) -> tuple[Array, Array]:
         return self.sigma, np.eye(len(self))
+
+    @classmethod
+    def of_axes(cls, sigma: Array) -> "Axes":
+        return cls(sigma)
+
+    def lifted(self, energy: float) -> "Axes":
+        """With so much more seen along every direction."""
+        return Axes(np.hypot(self.sigma, np.sqrt(energy)))
 
     def grown(self, C: Array, T: Array, start: float = 0.0) -> tuple[Array, Array]:
         """With gradients [U O] (C; T): new singular values, and the turn of [U O] to their axes.

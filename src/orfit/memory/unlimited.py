@@ -15,3 +15,5 @@ class Unlimited(Basis):
         >>> memory.rank
         2
     """
+
+    merges = True

@@ -15,6 +15,7 @@ from orfit.schema import DOUBLE, Fields, Layout
 
 WAITING = 16  # gradients that wait to be added together: Z is read and written once for them all
 BLOCK = 256  # gradients that are added together at most
+NOTHING = np.empty((0, 0))
 LARGEST = 1e290  # larger numbers count as this: so can many of them be added up
 
 
@@ -33,6 +34,7 @@ class Probes:
         self.waiting = np.zeros((length, WAITING), order="F")
         self.count = 0  # of those that wait
         self.gradients = 0  # that came, with those that wait
+        self.seeds = frozenset([meter.seed])  # of all that is in Z
         self.adding: Array | None = None
 
     def take(self, G: Any, along: Array, left: Array) -> None:
@@ -109,6 +111,29 @@ class Probes:
     def _signs(self, first: int, count: int) -> Array:
         return signs(self.meter.seed, first, count, self.meter.probes)
 
+    def check_merge(self, other: "Probes") -> None:
+        """Raise where sums with these signs cannot be added up."""
+        if other.meter.probes != self.meter.probes:
+            raise ValueError("their meters have different numbers of probes")
+        if self.seeds & other.seeds:
+            raise ValueError(
+                "their meters draw the same signs, which then cancel no more: give each learner "
+                "a meter with a seed of its own, orfit.Meter(32, seed=…)"
+            )
+
+    def merge(self, other: "Probes") -> None:
+        """Add what another has summed, of gradients of its own."""
+        self.Z, self.count = self._whole() + other._whole(), 0
+        self.gradients, self.seeds = self.gradients + other.gradients, self.seeds | other.seeds
+
+    def _whole(self) -> Array:
+        """Z with those that wait, by itself."""
+        Z = self.Z.copy(order="F")
+        for first, columns in self._blocks(np.empty((self.size, 0)), NOTHING, NOTHING):
+            Z += tall.combine(_bounded(columns), self._signs(first, columns.shape[1]))
+        Z[-1] = 0
+        return Z
+
     def grow(self, growth: Growth) -> None:
         """More features and heads, as if they had been there."""
         p, q = self.size, self.heads
@@ -123,9 +148,13 @@ class Probes:
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values to go on from, bit by bit."""
         waiting = _bounded(self.waiting[:-1, : self.count])
-        return {"Z": self.Z[:-1], "waiting": waiting}, {"gradients": self.gradients}
+        values = {"gradients": self.gradients, "seeds": sorted(self.seeds)}
+        return {"Z": self.Z[:-1], "waiting": waiting}, values
 
-    fields: ClassVar[Fields] = {"gradients": schema.counter}
+    fields: ClassVar[Fields] = {
+        "gradients": schema.counter,
+        "seeds": schema.listed(schema.counter, least=1),
+    }
 
     @staticmethod
     def needs(meter: Meter, size: int, heads: int) -> tuple[int, int]:
@@ -143,6 +172,7 @@ class Probes:
             raise ValueError(f"{count} gradients cannot wait for the meter")
         self.Z[:-1], self.waiting[:-1, :count] = arrays["Z"], waiting
         self.count, self.gradients = count, values["gradients"]
+        self.seeds = frozenset(values["seeds"])
 
 
 def _bounded(columns: Array) -> Array:

@@ -92,6 +92,7 @@ class Defaults:
 
 
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
+MODULE = "torch.nn.modules.module.Module"
 OPTIONAL = ("accept", "observe", "origin", "affine", "sync")
 
 
@@ -118,6 +119,11 @@ def completed(model: Any) -> CompleteModel:
     missing = [name for name in MEMBERS if not hasattr(model, name)]
     if isinstance(model, type):
         raise ValueError(f"model must be a model, such as orfit.Linear(10), not a class: {model}")
+    if missing and _is_module(model):
+        raise ValueError(
+            f"model must be a model; a network becomes one as orfit.TorchModel(network), of this "
+            f"{type(model).__name__} too"
+        )
     if missing:
         lacks = ", no ".join(missing)
         raise ValueError(f"model must be a model, such as orfit.Linear(10); this has no {lacks}")
@@ -132,6 +138,11 @@ def completed(model: Any) -> CompleteModel:
     return complete
 
 
+def _is_module(model: Any) -> bool:
+    """Whether it is a torch.nn.Module, asked without torch."""
+    return any(f"{k.__module__}.{k.__name__}" == MODULE for k in type(model).__mro__)
+
+
 def residual(Y: Array, F: Array) -> Array:
     """Y − F, where labels have the shape of predictions."""
     check_labels(Y, F)
@@ -144,4 +155,9 @@ def check_labels(Y: Array, F: Array) -> None:
         each, given = F.shape[1:], Y.shape[1:]
         wanted = f"have shape {each}" if each else "be a single number"
         hint = ": take Y[:, 0], or y[0] of one" if not each and given == (1,) else ""
+        if len(each) == 1 and not given and (Y == np.floor(Y)).all() and (Y >= 0).all():
+            hint = (
+                f"; a class is given as np.eye({each[0]})[y], or as it is where the model is "
+                'TorchModel(…, outputs="label")'
+            )
         raise ValueError(f"y must {wanted} for each datapoint; it has shape {given}{hint}")

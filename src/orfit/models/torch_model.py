@@ -40,6 +40,8 @@ class TorchModel(Defaults):
     prior: Π, how stiff parameters are: a number, a number for each pattern of names (1 for the
         rest), or p of them. Learned in w·sqrt(Π), so that `ORFit` moves stiff ones less.
     chunk_size: how many gradients are computed at a time; fewer take less memory.
+    refreshed: the module's buffers, such as batch norm's statistics, may be others than those
+        that a learner was saved with, where `orfit.load` is given this model.
 
     On `learner.w`, see `sync`, `state_dict` and `vector`.
 
@@ -65,22 +67,31 @@ class TorchModel(Defaults):
         target: float = 1.0,
         prior: Prior = 1.0,
         chunk_size: int = 64,
+        refreshed: bool = False,
     ) -> None:
         if not isinstance(module, nn.Module):
             raise ValueError(f"module must be a torch.nn.Module; it is {type(module).__name__}")
         if outputs not in ("all", "label"):
             raise ValueError(f'outputs must be "all" or "label"; it is {outputs!r}')
+        if door.flag("refreshed", refreshed) and tangent:
+            raise ValueError(
+                "a tangent is bound to the statistics that it was taken with: refreshed=True is "
+                "for tangent=False"
+            )
         _refuse_dropout(module)
         self.module = module
+        self.may_differ = ("buffers",) if refreshed else ()  # of `settings`, when it is loaded
         self.linear = self.tangent = bool(tangent)
         self.outputs = outputs
         self.target = door.scalar("target", target)
         self.chunk_size = door.count("chunk_size", chunk_size)
-        self._learned = _chosen(module, parameters)
+        self._learned = chosen(dict(module.named_parameters()), parameters)
         self._sizes = [parameter.numel() for parameter in self._learned.values()]
         self.size = sum(self._sizes)
         self._scale = self._scales(prior)
         self._start = self.vector(module.state_dict())
+        if self.tangent:
+            _warn_of_zeros(self._learned)
         self._outputs: int | None = None  # how many the module has, known when first needed
 
     # What a learner asks of a model.
@@ -105,7 +116,7 @@ class TorchModel(Defaults):
 
     def predict(self, w: Tensor, X: Tensor) -> Array:
         """F, for NumPy. Of many outputs all, also where outputs="label"."""
-        with self._evaluating(), torch.no_grad():
+        with evaluating(self.module), torch.no_grad():
             if self.tangent:
                 return self._for_numpy(self._along_tangent(w - self._start, X))
             return self._for_numpy(self._call(w, X))
@@ -138,7 +149,7 @@ class TorchModel(Defaults):
 
     def _at(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
         """F and G where gradients are taken: at w, or where the tangent touches."""
-        with self._evaluating():
+        with evaluating(self.module):
             F, rows = self._gradients(self._start if self.tangent else w, X, classes)
         return F, rows.T
 
@@ -150,13 +161,16 @@ class TorchModel(Defaults):
             "outputs": self.outputs,
             "target": self.target,
             "parameters": list(self._learned),
-            "prior": None if self._scale is None else _fingerprint([self._scale]),
+            "prior": None if self._scale is None else fingerprint([self._scale]),
         }
         state = self.module.state_dict()
         learned = self._aliases()
-        fixed = [values for name, values in state.items() if name not in learned]
-        plain["fixed"] = _fingerprint(fixed) if fixed else None
-        return plain | {"started_at": _fingerprint(state.values())} if self.tangent else plain
+        buffers = {name for name, _ in self.module.named_buffers(remove_duplicate=False)}
+        frozen = [values for name, values in state.items() if name not in {*learned, *buffers}]
+        plain["fixed"] = fingerprint(frozen) if frozen else None
+        kept = [values for name, values in state.items() if name in buffers]
+        plain["buffers"] = fingerprint(kept) if kept else None
+        return plain | {"started_at": fingerprint(state.values())} if self.tangent else plain
 
     def __repr__(self) -> str:
         tangent = ", tangent=True" if self.tangent else ""
@@ -226,24 +240,33 @@ class TorchModel(Defaults):
         return self._call(w, x[None]).reshape(-1)
 
     def _gradients(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
-        """F (n,) or (n, c), and its gradients as rows, (n c, p)."""
+        """F (n,) or (n, c), and its gradients as rows, (n c, p).
+
+        Neither knows how it was made: parameters that are not learned may want gradients, too, and
+        w and the memory would hold on to the graphs of all steps.
+        """
         w = w.detach()
         if len(X) == 1:
             return self._one_by_one(w, X, classes)
+        with torch.no_grad():  # which the transforms within do not heed, but what is around them
+            return self._all_at_once(w, X, classes)
 
-        def outputs(v: Tensor, x: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def _all_at_once(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The same for many inputs, vectorised."""
+
+        def outputs(v: Tensor, x: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
             F = self._one(v, x)
-            F = F if classes is None else F.gather(0, chosen[None])
+            F = F if classes is None else F.gather(0, label[None])
             return F, F
 
-        chosen = torch.zeros(len(X), dtype=torch.long) if classes is None else classes
+        labels = torch.zeros(len(X), dtype=torch.long) if classes is None else classes
         count = 1 if classes is not None else self._call(w, X[:1]).numel()
         chunk = max(1, self.chunk_size // count)
         rows, values = vmap(
-            jacrev(outputs, has_aux=True, chunk_size=self.chunk_size),
+            jacrev(outputs, has_aux=True, chunk_size=_chunks(count, self.chunk_size)),
             in_dims=(None, 0, 0),
-            chunk_size=chunk,
-        )(w, X, chosen.to(X.device))
+            chunk_size=_chunks(len(X), chunk),
+        )(w, X, labels.to(X.device))
         flat = rows.reshape(-1, self.size)
         return (values[:, 0] if values.shape[1] == 1 else values), flat
 
@@ -275,7 +298,7 @@ class TorchModel(Defaults):
         if Y.ndim != 1 or (Y != np.floor(Y)).any() or (Y < 0).any():
             raise ValueError('with outputs="label", y must be a class: a whole number from 0 on')
         if self._outputs is None:
-            with self._evaluating(), torch.no_grad():
+            with evaluating(self.module), torch.no_grad():
                 self._outputs = self._call(w, X[:1]).numel()
         if (Y >= self._outputs).any():
             raise ValueError(
@@ -288,14 +311,8 @@ class TorchModel(Defaults):
         """1 / sqrt(Π) for every parameter; None where all are 1."""
         like = next(iter(self._learned.values()))
         if isinstance(prior, Mapping):
-            unused = [p for p in prior if not any(fnmatch.fnmatch(n, p) for n in self._learned)]
-            if unused:
-                raise ValueError(f"prior names {unused[0]!r}, which no learned parameter matches")
-            stiffness = []
-            for name, size in zip(self._learned, self._sizes, strict=True):
-                matching = [v for p, v in prior.items() if fnmatch.fnmatch(name, p)]
-                stiffness.append(np.full(size, door.positive("prior", (matching or [1.0])[-1])))
-            values = np.concatenate(stiffness)
+            of_each = stiffness(prior, self._learned).values()
+            values = np.repeat([*of_each], self._sizes)
         else:
             values = door.numbers("prior", prior)
             if values.shape not in ((), (self.size,)) or not (values > 0).all():
@@ -308,20 +325,26 @@ class TorchModel(Defaults):
             return None
         return torch.as_tensor(1 / np.sqrt(values), dtype=like.dtype, device=like.device)
 
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """The module in eval mode, and afterwards as it was."""
-        training = [part for part in self.module.modules() if part.training]
+
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in eval mode, and afterwards as it was."""
+    training = [part for part in module.modules() if part.training]
+    for part in training:
+        part.training = False
+    try:
+        yield
+    finally:
         for part in training:
-            part.training = False
-        try:
-            yield
-        finally:
-            for part in training:
-                part.training = True
+            part.training = True
 
 
-def _fingerprint(tensors: Iterable[Tensor]) -> str:
+def _chunks(count: int, most: int) -> int | None:
+    """How many at a time; None: all at once, since of chunks even a single one is copied."""
+    return most if count > most else None
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> str:
     seen = hashlib.sha256()
     for values in tensors:
         seen.update(np.ascontiguousarray(values.detach().cpu()).tobytes())
@@ -337,7 +360,31 @@ def _refuse_dropout(module: nn.Module) -> None:
             )
 
 
-def _chosen(module: nn.Module, parameters: Parameters) -> dict[str, nn.Parameter]:
+def stiffness(prior: Mapping[str, float], names: Iterable[str]) -> dict[str, float]:
+    """Π of each name: that of the last pattern which matches it, or 1."""
+    names = list(names)
+    unused = [p for p in prior if not any(fnmatch.fnmatch(n, p) for n in names)]
+    if unused:
+        raise ValueError(f"prior names {unused[0]!r}, which no learned parameter matches")
+    checked = {pattern: door.positive("prior", value) for pattern, value in prior.items()}
+    matching = {n: [v for p, v in checked.items() if fnmatch.fnmatch(n, p)] for n in names}
+    return {name: (values or [1.0])[-1] for name, values in matching.items()}
+
+
+def _warn_of_zeros(learned: dict[str, nn.Parameter]) -> None:
+    """Warn where the last layer is zero: on the tangent all before it never gets a gradient."""
+    matrices = [name for name, parameter in learned.items() if parameter.ndim > 1]
+    if len(matrices) > 1 and not learned[matrices[-1]].any():
+        warnings.warn(
+            f"{matrices[-1]} is all zero, and a tangent stays where it is taken: where that is "
+            f"the last layer, {matrices[0]} and all others before it have no gradient, and never "
+            "learn. Start from numbers that are not zero.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def chosen(every: dict[str, nn.Parameter], parameters: Parameters) -> dict[str, nn.Parameter]:
     """The parameters to learn, by name."""
     if parameters is None:
         wanted: Callable[[str], bool] = lambda name: True  # noqa: E731
@@ -346,16 +393,15 @@ def _chosen(module: nn.Module, parameters: Parameters) -> dict[str, nn.Parameter
     else:
         patterns = [parameters] if isinstance(parameters, str) else list(parameters)
         wanted = lambda name: any(fnmatch.fnmatch(name, p) for p in patterns)  # noqa: E731
-    every = dict(module.named_parameters())
-    chosen = {n: p for n, p in every.items() if p.requires_grad and wanted(n)}
-    if not chosen:
+    learned = {n: p for n, p in every.items() if p.requires_grad and wanted(n)}
+    if not learned:
         trainable = [name for name, p in every.items() if p.requires_grad]
         having = f"; it has {', '.join(trainable)}" if trainable else ""
         raise ValueError(f"no parameter of the module is to be learned{having}")
-    kinds = {(p.dtype, p.device) for p in chosen.values()}
+    kinds = {(p.dtype, p.device) for p in learned.values()}
     if len(kinds) > 1 or next(iter(kinds))[0] not in (torch.float32, torch.float64):
         found = ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
         raise ValueError(
             f"learned parameters must be float32, or all float64, on one device; they are {found}"
         )
-    return chosen
+    return learned

@@ -10,6 +10,11 @@ class StreamError(ValueError):
     """An input, an option or a checkpoint is not what it should be; the sentence says where."""
 
 
+def one_line(text: str) -> str:
+    """As a terminal shows it, on one line: names and values of a file may hold anything."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @dataclass(frozen=True)
 class Position:
     """Where reading goes on: all before it has been read.

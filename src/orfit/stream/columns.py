@@ -17,12 +17,14 @@ from orfit.door import Array
 from orfit.schema import Fields
 from orfit.stream.block import StreamError
 
+HUGE = 1e100  # numbers from here on are wrong: squares and products of what is learned overflow
 FAR = 20.0  # standard deviations of the first rows: a value beyond has left their scale
 IDENTIFYING = 0.5  # of a column's texts differ: they name rows, and tell nothing of others
 SEVERAL = 50  # texts, before that can be said
 NUMERIC = 0.5  # of a column's texts are numbers: the others are errors
 PERIODS = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}  # in seconds
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DATELIKE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]|$)", re.ASCII)
 TRUTHS = {"true": 1.0, "false": 0.0}
 
 
@@ -164,26 +166,30 @@ def kind_of(name: str, column: Any, *, width: int, trend: bool, category: bool =
         return Number.learned(_told(name, numbers(column)))
     if is_text:
         values = numbers(column)
-        right = np.count_nonzero(np.isfinite(values))
+        right = np.count_nonzero(np.abs(values) < HUGE)
         if right and right >= NUMERIC * found:
             return Number.learned(_told(name, values))
     seconds = dates(column)
     if np.count_nonzero(np.isfinite(seconds)) == found:
         time = Number.learned(_told(name, seconds))
         return Date(time.settings() if trend else None)
-    different = len(column.unique())
+    different, texts = len(column.unique()), column.drop_null()
+    leave = f"Leave it out with --ignore {name}, or hash it all the same with --categories {name}"
     if found >= SEVERAL and different > IDENTIFYING * found:
         raise StreamError(
             f"column {name} holds {different} different texts in {found} rows, such as "
-            f"{column.drop_null()[0].as_py()!r:.40}: a name of each row, or a date that is not ISO "
-            f"8601? Leave it out with --ignore {name}, or hash it all the same with "
-            f"--categories {name}"
+            f"{texts[0].as_py()!r:.40}: a name of each row, or a date that is not ISO 8601? {leave}"
+        )
+    if is_text and all(DATELIKE.match(text.strip()) for text in texts.to_pylist()):
+        raise StreamError(  # each day would be a category of its own
+            f"column {name} holds texts such as {texts[0].as_py()!r:.40}: dates that are not ISO "
+            f"8601 (2024-01-31)? {leave}"
         )
     return Category(width)
 
 
 def _told(name: str, values: Array) -> Array:
-    told = values[np.isfinite(values)]
+    told = values[np.abs(values) < HUGE]
     if not len(told):
         raise StreamError(f"column {name} has no finite number in the first rows: --ignore {name}")
     return told
@@ -213,6 +219,23 @@ def _parsed(column: Any) -> Array:
 def _number(text: str | None) -> float:
     text = "" if text is None else text.strip()
     return float(text) if NUMBER.fullmatch(text) else TRUTHS.get(text.lower(), math.nan)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value of a column is one, however large."""
+    if isinstance(value, str):
+        return NUMBER.fullmatch(value.strip()) is not None
+    return isinstance(value, int | float)
+
+
+def there(column: Any) -> Array:
+    """Where there is a value, right or wrong."""
+    import pyarrow as pa
+
+    absent = np.asarray(column.is_null())
+    if pa.types.is_floating(column.type):  # as it stands in files that have no null
+        absent |= np.isnan(numbers(column))
+    return ~absent
 
 
 def dates(column: Any) -> Array:

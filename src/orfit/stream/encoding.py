@@ -1,6 +1,5 @@
 """From columns by name to numbers: which there are, what each holds, what is to be learned."""
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -12,11 +11,13 @@ from orfit.door import Array
 from orfit.schema import Fields
 from orfit.stream import columns
 from orfit.stream.block import Block, StreamError
-from orfit.stream.columns import FAR, Kind, Number, kind_of, numbers, texts
+from orfit.stream.columns import FAR, HUGE, Kind, Number, kind_of, numbers, texts
 
 MISSING = ("error", "skip", "mean")
 MOST_CLASSES = 10_000
 MOST_WIDE = 1 << 16
+LEFT_OUT = "such rows are left out, and counted as skipped"
+FILLED = "the mean of the first rows stands for such values"
 
 
 @dataclass(frozen=True)
@@ -149,6 +150,7 @@ class Encoding:
     ) -> None:
         self.choice, self.kinds, self.target = choice, kinds, target
         self.far = [*far]  # columns that have left their scale, and were told
+        self.odd: set[str] = set()  # those with a value that is wrong, told in this run
         wide = [kind.width for kind in kinds.values()]
         self.width = sum(wide)  # d, how many numbers a row becomes
         self._mean = np.repeat([kind.mean for kind in kinds.values()], wide)
@@ -218,16 +220,16 @@ class Encoding:
         Y = np.full((len(block), max(1, len(self.choice.targets))), np.nan)
         if targets:
             Y = self.target.encode([block.columns[name] for name in self.choice.targets])
-        rows = np.arange(len(block))
+        rows, notices = np.arange(len(block)), list[str]()
         known = targets and door.finite(X) and door.finite(Y)
         if not known:
             firsts = np.cumsum([0, *(each.shape[1] for each in made)])
             lacking = {name: np.isnan(X[:, i]) for name, i in zip(self.kinds, firsts, strict=False)}
             if targets:
                 lacking |= dict(zip(self.choice.targets, np.isnan(Y).T, strict=True))
-            rows = self._kept(block, lacking)
+            rows, notices = self._kept(block, lacking)
             X, Y = X[rows], Y[rows]
-        notices = self._leaving(X, block, rows)
+        notices += self._leaving(X, block, rows)
         if not known:
             X = np.nan_to_num(X, nan=0.0, posinf=np.nan, neginf=np.nan)
         return Encoded(X, Y, rows, len(block) - len(rows), notices)
@@ -241,26 +243,41 @@ class Encoding:
                 f"{', '.join(block.columns):.500}"
             )
 
-    def _kept(self, block: Block, lacking: dict[str, Array]) -> Array:
-        """The rows to learn, where columns lack some values; an error if they must not."""
+    def _kept(self, block: Block, lacking: dict[str, Array]) -> tuple[Array, list[str]]:
+        """The rows to learn, where columns lack some values; an error if they must not.
+
+        And columns with a value that is there, but not what it should be, each told once in a run:
+        else dates in another form than the first ones would lose most of a stream in silence.
+        """
         found = [(int(np.argmax(lost)), name) for name, lost in lacking.items() if lost.any()]
         if found and self.choice.missing == "error":
             raise StreamError(self._lacks(block, *min(found)))
-        lost = np.zeros(len(block), bool)
+        lost, notices = np.zeros(len(block), bool), []
         for _, name in found:
-            if self.choice.missing == "skip" or name in self.choice.targets:
+            left_out = self.choice.missing == "skip" or name in self.choice.targets
+            if left_out:
                 lost |= lacking[name]
-        return np.flatnonzero(~lost)
+            wrong = lacking[name] & columns.there(block.columns[name])
+            if wrong.any() and name not in self.odd:
+                self.odd.add(name)
+                what = self._not_wanted(block, name, int(np.argmax(wrong)))
+                notices.append(f"{what}; {LEFT_OUT if left_out else FILLED}")
+        return np.flatnonzero(~lost), notices
 
     def _lacks(self, block: Block, row: int, name: str) -> str:
-        value = block.columns[name][row].as_py()
-        missing = value is None or (isinstance(value, float) and math.isnan(value))
-        wanted = self.kinds.get(name, Number).wanted
-        said = "there is no value" if missing else f"{value!r:.60} is not {wanted}"
+        what = f"{block.where(row)}, column {name}: there is no value"
+        if columns.there(block.columns[name][row : row + 1])[0]:
+            what = self._not_wanted(block, name, row)
         return (
-            f"{block.where(row)}, column {name}: {said}; --missing skip leaves such rows out, "
-            "--missing mean fills in the mean of the first rows"
+            f"{what}; --missing skip leaves such rows out, --missing mean fills in the mean of the "
+            "first rows"
         )
+
+    def _not_wanted(self, block: Block, name: str, row: int) -> str:
+        value, kind = block.columns[name][row].as_py(), self.kinds.get(name)
+        wanted = Number.wanted if kind is None else kind.wanted
+        why = "is too large" if columns.is_number(value) else f"is not {wanted}"
+        return f"{block.where(row)}, column {name}: {value!r:.60} {why}"
 
     def _leaving(self, X: Array, block: Block, rows: Array) -> list[str]:
         """Columns that leave the scale of the first rows by far, each told once."""
@@ -344,5 +361,7 @@ class Encoding:
 
 
 def _known(X: Array) -> Array:
-    """NaN where a number is not finite."""
-    return X if door.finite(X) else np.where(np.isfinite(X), X, np.nan)
+    """NaN where a number is not one that can be learned."""
+    if not X.size or (X.min() > -HUGE and X.max() < HUGE):  # which NaN is not
+        return X
+    return np.where(np.abs(X) < HUGE, X, np.nan)

@@ -47,12 +47,17 @@ def leave_one_out(phi: Array, Y: Array, noises: Array) -> Array:
     were learned. Φ has a column of ones beside the features.
     """
     phi = np.hstack([phi, np.ones((len(phi), 1))])
-    energies, V = np.linalg.eigh(phi @ phi.T)
-    energies = np.maximum(energies, 0.0)
-    along, errors = V.T @ Y, []
+    if 4 * phi.shape[1] <= len(phi):  # else the square is faster
+        V, sigma, _ = np.linalg.svd(phi, full_matrices=False)
+        energies = sigma * sigma
+    else:
+        energies, V = np.linalg.eigh(phi @ phi.T)
+        energies = np.maximum(energies, 0.0)
+    along, squares, errors = V.T @ Y, V * V, []
+    outside, beyond = Y - V @ along, 1 - squares.sum(axis=1)  # of I − H, where no feature reaches
     for noise in noises:
         left = noise / (energies + noise)  # of I − H, along each axis
-        residual = V @ (left[:, None] * along)
-        leverage = (V * V) @ left
+        residual = outside + V @ (left[:, None] * along)
+        leverage = beyond + squares @ left
         errors.append(float(np.mean((residual / leverage[:, None]) ** 2)))
     return np.array(errors)

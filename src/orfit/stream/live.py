@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from orfit.stream import tables
+from orfit.stream.block import one_line
 from orfit.stream.session import Session
 
 REFRESH = 0.25  # seconds
@@ -31,7 +32,8 @@ class Quiet:
         """Nothing is said."""
 
     def notice(self, text: str) -> None:
-        self.console.print(f"orfit: {text}", style="yellow", highlight=False, soft_wrap=True)
+        said = one_line(f"orfit: {text}")
+        self.console.print(said, style="yellow", highlight=False, soft_wrap=True)
 
     def saved(self, session: Session, path: Path) -> None:
         """Nothing is said."""

@@ -170,7 +170,7 @@ class Run:
         """
         for file in self.files:
             choice.inputs(file.source.names, file.path)
-        self.session = session
+        self.session, self._changed = session, session is None
         self._saved_at, self._rows_saved = time.monotonic(), session.rows if session else 0
         with self.signals.heard():
             try:
@@ -248,6 +248,7 @@ class Run:
         for part in reading.parts(self.session, end):
             for text in self.session.learn(part.blocks):
                 self.view.notice(text)
+            self._changed = True
             if part.mark is not None:
                 path = self.files[part.file].path
                 self.session.bookmarks.put(part.mark, path, part.end)
@@ -274,7 +275,7 @@ class Run:
     def _save(self) -> None:
         """Save what has been learned, unless nothing has, or an error has left it half learned."""
         path, session = self.saving.path, self.session
-        if path is None or session is None or not session.whole:
+        if path is None or session is None or not (session.whole and self._changed):
             return
         saved.save(session, path)
         self._saved_at, self._rows_saved = time.monotonic(), session.rows

@@ -16,7 +16,7 @@ from orfit.stream import features, setup
 from orfit.stream.baselines import baselines
 from orfit.stream.block import Block, StreamError
 from orfit.stream.bookmarks import Bookmarks
-from orfit.stream.encoding import Choice, Encoding
+from orfit.stream.encoding import Choice, Classes, Encoding
 from orfit.stream.held import Held
 from orfit.stream.history import History
 from orfit.stream.lags import Lags
@@ -26,6 +26,7 @@ from orfit.version import __version__
 
 SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
 LATEST = 200  # rows that a report shows as they are
+DIVERGED = 1e30  # standard deviations of the first rows: a rival that predicts so much is out
 LARGEST = 1e150  # that a rival's prediction counts as
 AT_ONCE = 1 << 18  # features of rows that are learned together: these take a fraction of a second
 LEAST = 256  # such rows, however many features they have
@@ -84,7 +85,7 @@ class Session:
         """From the first rows, of which none is learned yet. long: there will be many."""
         encoding = Encoding.learned(choice, blocks)
         first = [encoding.encode(block) for block in blocks]
-        encoding.far = []  # to be told when they are learned
+        encoding.far, encoding.odd = [], set()  # to be told when they are learned
         X, Y = np.vstack([each.X for each in first]), np.vstack([each.Y for each in first])
         if not len(X):
             raise StreamError(f"{blocks[0].name}: of the first rows none is whole")
@@ -124,7 +125,14 @@ class Session:
 
         Where something of the rows is not as it should be, nothing has changed.
         """
-        encoded = [self.encoding.encode(block) for block in blocks]
+        classes, far = self.encoding.target.classes, [*self.encoding.far]
+        try:
+            encoded = [self.encoding.encode(block) for block in blocks]
+        except StreamError:  # what was new in rows before the one that is wrong comes again
+            self.encoding.far = far
+            if classes is not None:
+                self.encoding.target = Classes(classes)
+            raise
         self.skipped += sum(each.skipped for each in encoded)
         self.skipped += sum(len(block.malformed) for block in blocks)
         notices = [text for each in encoded for text in each.notices]
@@ -208,6 +216,8 @@ class Session:
             try:
                 made = self.rivals[name].learn_each(phi, wanted).prediction.reshape(made.shape)
             except ValueError:
+                self.out[name] = self.rows
+            if np.abs(made).max(initial=0.0) > DIVERGED:
                 self.out[name] = self.rows
         made = np.clip(made, -LARGEST, LARGEST)
         return _decided(made) if self.classify else self._in_units(made)

@@ -18,6 +18,13 @@ TITLES = {
 LABELS = {"orfit": "orfit", "sgd": "SGD", "rls": "RLS", "one-step": "One-Step SGD"}
 
 
+def console(stderr: bool = False) -> Any:
+    """A terminal that shows names as they are: [red] is no colour, :smile: no face."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, emoji=False)
+
+
 def simple(title: str = "", **settings: Any) -> Any:
     """A rich table in the one style of all."""
     from rich import box
@@ -28,6 +35,7 @@ def simple(title: str = "", **settings: Any) -> Any:
         box=box.SIMPLE_HEAD,
         title_justify="left",
         title_style="bold",
+        min_width=len(title) or None,  # a title goes on one line
         padding=(0, 1, 0, 0),
         **settings,
     )

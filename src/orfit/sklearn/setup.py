@@ -1,0 +1,107 @@
+"""What a user may say of an estimator, and what is chosen where nothing is said."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orfit import door, faces, schema
+from orfit.features import Features, Fourier, Raw, ReLU
+from orfit.learners.onestep import OneStep
+from orfit.schema import Fields
+from orfit.sklearn.evidence import most_likely_noise
+from orfit.sklearn.rows import Rows
+
+# The constant of the intercept is so many times as long as a unit of a feature, and its prior as
+# much wider: it has no shrinkage that could be seen. Beyond, rounding would be.
+FREE = {"float64": 2.0**16, "float32": 2.0**6}
+FREE_IN_TIME = 2.0**6  # where the past fades, P may grow no farther than rounding lets it
+FREE_AMONG_GUESSES = 10.0  # times a row's squared length, in which noise="auto" counts
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The arguments of an estimator, checked; and the seed that `random_state` gave."""
+
+    memory: int
+    noise: float | str
+    forgetting: float | str
+    features: str | None
+    n_components: int
+    gamma: float | str
+    fit_intercept: bool
+    dtype: str
+    seed: int
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> "Setup":
+        """Raise where a user has said something that cannot be."""
+        return cls(**schema.record(FIELDS)("settings", plain))
+
+    def kind(self) -> Features:
+        """The features, of which nothing is known yet."""
+        if self.features is None:
+            return Raw()
+        if self.features == "relu":
+            return ReLU(self.n_components, self.seed)
+        width = None if isinstance(self.gamma, str) else 1 / math.sqrt(2 * self.gamma)
+        return Fourier(self.n_components, self.seed, width)
+
+    def learner(
+        self, size: int, heads: int | None, parts: Callable[[], Iterable[Rows]]
+    ) -> tuple[OneStep, float]:
+        """For so many features; and by what to divide them, beside which the intercept is free.
+
+        parts: the first rows, X being their features.
+        """
+        parameters, noise = size + self.fit_intercept, self.noise
+        if faces.exact(parameters, self.memory) and isinstance(noise, str):
+            noise = most_likely_noise(parts(), self.fit_intercept)
+        long = self._long(parts, noise)
+        if not isinstance(noise, str):
+            noise = noise / long**2
+        made = faces.learner_for(
+            size,
+            heads,
+            self.memory,
+            noise=noise,
+            forgetting=self.forgetting,
+            bias=self.fit_intercept,
+            dtype=np.dtype(self.dtype),
+        )
+        return made, long
+
+    def _long(self, parts: Callable[[], Iterable[Rows]], noise: float | str) -> float:
+        if not self.fit_intercept:
+            return 1.0
+        if isinstance(noise, str):
+            some = next(iter(parts()))
+            square = some.counts @ np.sum(some.X**2, axis=1) / some.mass
+            return math.sqrt(FREE_AMONG_GUESSES * square) or 1.0
+        return FREE[self.dtype] if noise and self.forgetting == 1 else FREE_IN_TIME
+
+
+def _word_or(word: str, check: Any) -> Any:
+    def checked(name: str, value: Any) -> Any:
+        if not isinstance(value, str):
+            return check(name, value)
+        if value != word:
+            raise ValueError(f'{name} must be a number or "{word}"; it is {value!r}')
+        return value
+
+    return checked
+
+
+FIELDS: Fields = {
+    "memory": door.count,
+    "noise": _word_or("auto", door.nonnegative),
+    "forgetting": _word_or("auto", door.fraction),
+    "features": schema.optional(schema.one_of("fourier", "relu")),
+    "n_components": door.count,
+    "gamma": _word_or("median", door.positive),
+    "fit_intercept": door.flag,
+    "dtype": schema.one_of(*FREE),
+    "seed": schema.counter,
+}

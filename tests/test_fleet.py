@@ -74,6 +74,18 @@ def test_each_is_what_it_is_by_itself(case, way):
             check_alike(fleet, singles, X[:3])
 
 
+def test_the_shape_of_inputs_is_that_of_the_first_rows(tmp_path):
+    fleet, _, (which, X, Y) = pair("features")
+    fleet.learn(which, X, Y)
+    fleet.save(tmp_path / "fleet")
+    again = orfit.load(tmp_path / "fleet", model=fleet.model)
+    for one in (fleet, again):
+        with pytest.raises(ValueError, match="must have shape"):
+            one.predict(which[:2], X[:2, :3])
+        one[3].save(tmp_path / "one")
+        assert (orfit.load(tmp_path / "one", model=fleet.model).w == fleet[3].w).all()
+
+
 def test_as_many_directions_as_parameters_and_more(way):
     for m in (P, P + 5):
         fleet, singles, (which, X, Y) = pair("usual", m)

@@ -118,6 +118,7 @@ class Fleet(Atomic):
         shape, q = labels.shape, self._base.shape[1]
         if math.prod(shape) != len(inputs) * q:
             raise ValueError("a fleet is for models with one output, or heads")
+        self._like._input_shape = inputs.shape[1:]  # where the model does not know it
         order = np.argsort(owners, kind="stable")
         learners, starts = np.unique(owners[order], return_index=True)
         starts = np.append(starts, len(owners))

@@ -44,6 +44,11 @@ def threads(size: int, rows: int) -> int:
     return 1 if few or left_behind.is_set() else int(get_num_threads())
 
 
+def workers(tasks: int) -> int:
+    """How many threads share so many tasks, each of which takes as long as waking a thread."""
+    return 1 if tasks < 8 or left_behind.is_set() else min(tasks, int(get_num_threads()))
+
+
 @intrinsic
 def task(typing, function, arguments):
     """function(start, stop, thread, *arguments) for `run`: where its code is, and its data."""

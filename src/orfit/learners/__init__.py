@@ -3,6 +3,7 @@
 from orfit.learners.advice import InterpolationWarning, SaturationWarning, ScaleWarning
 from orfit.learners.base import Learner
 from orfit.learners.ekf import EKF
+from orfit.learners.fleet import Fleet
 from orfit.learners.greedy import Greedy
 from orfit.learners.load import load
 from orfit.learners.merging import merge
@@ -19,6 +20,7 @@ __all__ = [
     "OGD",
     "RLS",
     "SGD",
+    "Fleet",
     "Greedy",
     "InterpolationWarning",
     "Learner",

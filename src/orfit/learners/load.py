@@ -5,12 +5,15 @@ import os
 from collections.abc import Callable
 from typing import Any, cast
 
+import numpy as np
+
 from orfit import checkpoint, door
 from orfit import memory as memories
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
 from orfit.learners.base import Learner, described
 from orfit.learners.ekf import EKF
+from orfit.learners.fleet import Fleet
 from orfit.learners.greedy import Greedy
 from orfit.learners.ogd import OGD
 from orfit.learners.orfit import OneStepSGD, ORFit, as_memory
@@ -43,7 +46,7 @@ def load(
     dynamics: Any = None,
     loss: Any = None,
 ) -> Any:
-    """The learner that `save` wrote to `path`; it goes on bit-equally to one never saved.
+    """The learner, or `Fleet`, that `save` wrote to `path`: it goes on bit by bit as before.
 
     model: needed where the saved learner's model is Python code (a feature map, a network), which
         no file holds; it must be like the saved one. Of `Heads` the backbone, of `PerLayer` the
@@ -70,6 +73,8 @@ def load(
     try:
         if reader is not None:
             return reader()(arrays, header, model, loss=loss)
+        if header.get("kind") == Fleet.__name__:
+            return _fleet(arrays, header, model)
         return restored(arrays, header, model, memory, rows, dynamics)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
@@ -129,6 +134,19 @@ def restored(
     arranged(arrays, learner.layout())
     learner.restore(arrays, record(learner.fields())("header", header))
     return learner
+
+
+def _fleet(arrays: dict[str, Array], header: dict[str, Any], model: Model | None) -> Fleet:
+    known = record(HEADER)("header", {name: header.pop(name, None) for name in HEADER})
+    settings = known["settings"]
+    model, count = _model(known["model"], model), door.count("count", settings.get("count"))
+    m, rows = door.count("m", settings.get("m")), arrays.get("rows", np.empty(0))
+    if rows.shape != (count, min(m, model.size) + 1, model.size):  # before anything is made
+        raise ValueError(f"there are no rows of {count} learners")
+    fleet: Fleet = made(Fleet, settings | {"w0": arrays.pop("w", None), "model": model})
+    arranged(arrays, fleet.layout())
+    fleet.restore(arrays, record(fleet.fields)("header", header))
+    return fleet
 
 
 def _check_sizes(

@@ -130,14 +130,19 @@ class Guesses:
             return 1
         return INTERVAL - self.rows % INTERVAL
 
-    def take(self, rows: int, told: Array, whitened: Array | None = None) -> None:
+    def take(
+        self, rows: int, told: Array, whitened: Array | None = None, roots: Array | None = None
+    ) -> None:
         """See what the guesses made of so many rows.
 
         told: one line for each gradient; the variance, one for each guess, and the residual, one
         for each column of w. Where a variance is zero, nothing is expected, and nothing learned of
         the scale. whitened: u, where gradients came together, and each tells something of those
-        behind it.
+        behind it. roots: √v of rows that count as v: their residuals are √v times as large, which
+        their noise is not, so for the scale they are looked at as they came.
         """
+        if roots is not None:
+            told, whitened = self._as_they_came(told, whitened, roots[:, None])
         decide = len(self.noises) > 1 and rows >= self.until_decision
         self.rows += rows
         if not self._settled:
@@ -156,6 +161,18 @@ class Guesses:
         if decide:
             self._score()
             self.chosen = self._best()
+
+    def _as_they_came(
+        self, told: Array, whitened: Array | None, roots: Array
+    ) -> tuple[Array, Array]:
+        """`told` with the variances of rows that count as one, and u."""
+        variance, residual = np.split(told, [len(self)], axis=1)
+        with np.errstate(over="ignore"):
+            variance = np.maximum(variance - self.noises, 0.0) / roots**2 + self.noises
+        if whitened is not None:
+            return np.hstack([variance, residual]), whitened / roots
+        expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
+        return np.hstack([variance, residual]), residual / roots / np.sqrt(expected)
 
     def _best(self) -> int:
         """Of those that are as good as the best, the calmest: the largest λ, the most noise."""

@@ -11,6 +11,7 @@ from orfit.learners.dynamics import Dynamics
 from orfit.learners.onestep import OneStep
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
+from orfit.learners.weights import roots_of
 from orfit.memory import Memory
 from orfit.memory.drift import drifts
 from orfit.models import CompleteModel, Model, completed
@@ -163,7 +164,9 @@ class Moving(OneStep):
         length, novelty, unfitted, expected = self._fit(G, wanted, columns, len(Y))
         self._probe_step(G, along, wanted, unfitted)
         self.tiled(left)[columns] = unfitted
-        self.guesses.take(len(Y), np.hstack([expected, wanted]))
+        roots = roots_of(X, len(columns))
+        told = np.hstack([expected, wanted])
+        self.guesses.take(len(Y), told, roots=None if roots is None else roots[columns])
         variance = np.full(len(columns), np.nan)
         variance[columns] = expected[:, 0]
         shape = self.per_gradient(residual)

@@ -17,7 +17,7 @@ from orfit.learners.health import Health
 from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
-from orfit.learners.weights import inputs_of, observed
+from orfit.learners.weights import inputs_of, observed, roots_of
 from orfit.memory import Memory
 from orfit.memory.base import Walk
 from orfit.memory.drift import drifts
@@ -318,7 +318,8 @@ class OneStep(Learner):
         came = step(self.memory, past, wanted, self.guesses, self.most)
         variance = came.variance[:, self.guesses.chosen].reshape(self.per_gradient(residual))
         self._probe_step(G, past.along_w, wanted, came.left)
-        self.guesses.take(len(X), np.hstack([came.variance, wanted]), came.whitened)
+        roots = roots_of(X, len(wanted))
+        self.guesses.take(len(X), np.hstack([came.variance, wanted]), came.whitened, roots)
         left = came.left.reshape(residual.shape)
         return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
 

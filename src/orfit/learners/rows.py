@@ -14,6 +14,7 @@ from orfit import door, tall
 from orfit.door import Array
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
+from orfit.learners.weights import roots_of
 from orfit.memory.base import Walk
 from orfit.memory.frame import split
 
@@ -113,7 +114,7 @@ class Compiled:
         walk.begin(G, F, wanted)
 
         def noted() -> Array:
-            records = note(learner, G, walk)
+            records = note(learner, G, walk, X)
             if len(records):
                 learner.rows_learned(X, Y, len(records))
                 learner.probe_rows(G, F, wanted, records)
@@ -124,7 +125,8 @@ class Compiled:
         records = noted()
         if not len(records):
             one = slice(1)
-            records = step_on(learner, learner.memory, G[:, one], F[one], wanted[one])
+            numbers = G[:, one], F[one], wanted[one]
+            records = step_on(learner, learner.memory, *numbers, X[one])
             learner.rows_learned(X, Y, 1)
             learner.probe_rows(G, F, wanted, records)
         return records
@@ -163,14 +165,13 @@ class Coordinates:
             return alone.learn(learner, X, Y)
         if not len(parts.coordinates):  # there is nothing but zeros
             return alone.learn(learner, X, Y)
-        columns = parts.coordinates.shape[1] // len(X)
         walks = alone is COMPILED
 
         def learn() -> tuple[Array, ValueError | None]:
             inside = memory.inside(parts)
             Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
             wanted = learner.tiled(labels)
-            records, refused = rows_inside(learner, inside, Z, F, wanted, columns, walks)
+            records, refused = rows_inside(learner, inside, Z, F, wanted, X, walks)
             memory.take_over(inside, parts)
             learner.rows_learned(X, Y, len(records))
             learner.probe_rows(G, learner.tiled(offset), wanted, records)
@@ -183,16 +184,16 @@ class Coordinates:
 
 
 def rows_inside(
-    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, columns: int, walks: bool
+    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, X: Any, walks: bool
 ) -> tuple[Array, ValueError | None]:
-    """Learn rows, of so many columns of G each, on a memory in coordinates.
+    """Learn rows, each of as many columns of G, on a memory in coordinates.
 
     Up to one that is refused: why it was; if that is the first, this raises. F: what w predicts for
     each column where this memory carries zero. wanted: the labels.
     """
     F, wanted = ready(F), ready(wanted)
     pieces: list[Array] = []
-    done = 0
+    done, columns = 0, len(wanted) // len(X)
     while done < len(wanted):
         if walks:
             rows = slice(done, done + until_decision(learner, memory))
@@ -200,14 +201,16 @@ def rows_inside(
             walk = learner.walk(memory)
             walk.begin(G[:, rows], F[rows], wanted[rows])
             walk.run()
-            records = note(learner, G[:, rows], walk)
+            records = note(learner, G[:, rows], walk, X[rows])
             if len(records):
                 pieces.append(records)
                 done += len(records)
                 continue
         row = slice(done, done + columns)
         try:
-            pieces.append(step_on(learner, memory, G[:, row], F[row], wanted[row]))
+            one = done // columns
+            numbers = G[:, row], F[row], wanted[row]
+            pieces.append(step_on(learner, memory, *numbers, X[one : one + 1]))
         except ValueError as refused:
             if not done:
                 raise
@@ -217,7 +220,7 @@ def rows_inside(
     return np.concatenate(pieces), None
 
 
-def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) -> Array:
+def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, X: Any) -> Array:
     """Learn columns of G as one row, by the plain step: its record."""
     guesses = learner.guesses
     past = learner.split(memory, G)
@@ -227,7 +230,8 @@ def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array) ->
     came = step(memory, past, residual, guesses, learner.most)
     row = [came.length, past.novelty, memory.rank, *came.variance[:, guesses.chosen]]
     told = residual[:, guesses.mine], predictions[:, guesses.mine], came.left
-    guesses.take(1, np.hstack([came.variance, residual]), came.whitened)
+    roots = roots_of(X, len(residual))
+    guesses.take(1, np.hstack([came.variance, residual]), came.whitened, roots)
     return np.array([[*row, *(number for part in told for number in part.ravel())]])
 
 
@@ -236,7 +240,7 @@ def until_decision(learner: "OneStep", memory: Any) -> int:
     return min(learner.guesses.until_decision, int(memory.until_decision))
 
 
-def note(learner: "OneStep", G: Any, walk: Walk) -> Array:
+def note(learner: "OneStep", G: Any, walk: Walk, X: Any) -> Array:
     """Take note of what has come of a walk: what is recorded of the chosen guess."""
     guesses = learner.guesses
     guesses.measure(G)
@@ -244,7 +248,9 @@ def note(learner: "OneStep", G: Any, walk: Walk) -> Array:
     if not len(records):
         return records
     width = len(guesses.noises) * guesses.columns
-    guesses.take(len(records), records[:, 3 : start + width])  # which may choose another
+    roots = roots_of(X, len(X))
+    roots = None if roots is None else roots[: len(records)]
+    guesses.take(len(records), records[:, 3 : start + width], roots=roots)  # may choose another
     if start == 4:
         return records
     mine = slice(chosen * guesses.columns, (chosen + 1) * guesses.columns)

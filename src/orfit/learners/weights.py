@@ -67,6 +67,13 @@ def observed(X: Any, F: Array, wanted: Array, G: Any) -> tuple[Array, Array, Any
     return X.observed(F, wanted, G) if isinstance(X, Weighted) else (F, wanted, G)
 
 
+def roots_of(X: Any, gradients: int) -> Array | None:
+    """√v for each of so many gradients of rows; None where they have no weights."""
+    if not isinstance(X, Weighted):
+        return None
+    return np.repeat(X.roots, gradients // max(1, len(X)))
+
+
 def weights(weight: object, rows: int) -> Array:
     """What a user hands in as weight of so many rows, checked: one for each."""
     given = door.numbers("weight", weight)

@@ -126,6 +126,55 @@ def test_variance_is_that_of_the_row_with_less_noise():
     assert of_none == pytest.approx(learner.predict([3.0, 4.0], std=True)[1] ** 2)
 
 
+@pytest.mark.parametrize("noise", [0.1, "auto"])
+@every_way
+def test_how_sure_it_is_does_not_depend_on_weights(rows, noise, rng):
+    """Labels of rows that count more are no less noisy: as if each had come so often."""
+    X, v = rng.standard_normal((800, 3)), rng.integers(1, 6, 800)
+    Y = X @ [1.0, 2.0, 3.0] + 0.5 * rng.standard_normal(800)
+    once, weighted, blocks, often = (
+        orfit.ORFit(orfit.Linear(3), 3, noise=noise, rows=rows) for _ in range(4)
+    )
+    once.learn_each(X, Y)
+    weighted.learn_each(X, Y, weight=v)
+    often.learn_each(X.repeat(v, axis=0), Y.repeat(v))
+    for start in range(0, 800, 40):
+        part = slice(start, start + 40)
+        blocks.learn_batch(X[part], Y[part], weight=v[part])
+    std = [learner.predict(X[0], std=True)[1] for learner in (once, weighted, blocks, often)]
+    np.testing.assert_allclose(std, 0.5, rtol=0.06)
+    assert weighted.health().surprise == pytest.approx(often.health().surprise, rel=0.01)
+
+
+def test_the_first_weight_does_not_say_how_much_noise_is_guessed(rng):
+    X, Y = rng.standard_normal((200, 5)), rng.standard_normal(200)
+    chosen = []
+    for first in (1.0, 1e-12, 1e12):
+        learner = orfit.ORFit(orfit.Linear(5), 5, noise="auto")
+        learner.learn_each(X, Y, weight=[first] + [1.0] * 199)
+        chosen.append(learner.guesses.unit)
+    assert len(set(chosen)) == 1
+
+
+def test_no_rows():
+    learner = orfit.RLS(orfit.Linear(2))
+    empty = np.empty((0, 2)), np.empty(0)
+    assert len(learner.learn_each(*empty, weight=1.0)) == 0
+    assert learner.learn_batch(*empty, weight=[]).step == 0
+    assert learner.seen == 0
+
+
+@every_way
+def test_rows_before_one_that_is_refused_are_learned(rows, rng):
+    X, v = rng.standard_normal((12, 30)), np.ones(12)
+    X[7] *= 1e200
+    v[7] = 1e300
+    learner = orfit.ORFit(orfit.Linear(30), 4, noise=1.0, rows=rows)
+    with pytest.raises(ValueError, match="leaves the finite numbers"):
+        learner.learn_each(X, np.ones(12), weight=v)
+    assert learner.seen == 7
+
+
 def test_going_downhill_a_squared_error_counts_so_often(rng):
     one, other = (orfit.SGD(orfit.Linear(3), lr=0.01) for _ in range(2))
     x = rng.standard_normal(3)

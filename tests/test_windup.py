@@ -156,3 +156,11 @@ def test_what_is_held_back_is_p_with_more_of_its_prior(dtype, rng):
     np.testing.assert_allclose(held @ held.T, P, atol=1e-4 if dtype is np.float32 else 1e-12)
     assert held.dtype == dtype
     assert np.linalg.norm(held, 2) < 0.5
+
+
+@pytest.mark.parametrize(("dtype", "drift"), [(np.float32, 1e8), (np.float64, 1e20)])
+def test_a_p_that_drift_made_far_wider_is_held_too(dtype, drift, rng):
+    learner = orfit.RLS(orfit.Linear(5), forgetting=0.9, drift=drift, w0=np.zeros(5, dtype))
+    learner.learn_each(np.eye(5)[[0] * 300], np.ones(300))
+    learner.learn_each(rng.standard_normal((30, 5)), np.ones(30))
+    assert np.isfinite(learner.w).all()

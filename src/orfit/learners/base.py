@@ -219,9 +219,9 @@ class Learner(Atomic, ABC):
     def _learn_weighted(self, X: Any, Y: Array, v: Array) -> Updates:
         """Row after row; those that have no weight are looked at when their turn comes."""
         counts = v > 0
-        starts = [0, *(np.flatnonzero(np.diff(counts)) + 1).tolist()] if len(X) else []
+        starts = [0, *(np.flatnonzero(np.diff(counts)) + 1).tolist()]
         parts = []
-        for start, stop in zip(starts, [*starts[1:], len(X)], strict=True):
+        for start, stop in zip(starts, [*starts[1:], len(X)], strict=True) if len(X) else ():
             rows = slice(start, stop)
             if counts[start]:
                 weighted = Weighted(X[rows], np.sqrt(v[rows]))
@@ -232,7 +232,7 @@ class Learner(Atomic, ABC):
         return Updates.joined(parts, Y)
 
     def _looked_at(self, X: Any, Y: Array) -> Updates:
-        """What would be told of rows, were they learned, but that nothing happens."""
+        """What w makes of rows that are not learned; no time passes, so nothing fades or drifts."""
         F, residual, G = self._linearize(self._w, X, Y)
         nothing, rank = np.zeros(len(X)), self.memory.rank if self.memory else 0
         ranks, unknown = np.full(len(X), rank), np.full(len(X), np.nan)

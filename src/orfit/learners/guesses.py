@@ -60,7 +60,7 @@ class Guesses:
         self.tails = np.tile(np.repeat(kinds, len(GRID) if self.grid else 1), fadings)
         self.per_fading = len(self.tails) // fadings  # guesses for each λ
         self.unit: int | None = None  # the power of ten that the grid is in units of, once known
-        self._settled = not self.grid
+        self.settled = not self.grid
         if self.grid:
             self._measured(0)
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
@@ -82,7 +82,7 @@ class Guesses:
     @property
     def noise(self) -> float:
         """R of the chosen one."""
-        if not self._settled:  # a row that was refused may have been measured
+        if not self.settled:  # a row that was refused may have been measured
             return float(f"1e{GRID[self.chosen % len(GRID)]}")
         return float(self.noises[self.chosen])
 
@@ -107,7 +107,7 @@ class Guesses:
 
     def measure(self, G: Any) -> None:
         """Let the first gradient that is learned and not zero say in what unit R is guessed."""
-        if self._settled:
+        if self.settled:
             return
         lengths, self.unit = tall.lengths(G), None
         if lengths.any():
@@ -124,7 +124,7 @@ class Guesses:
         """After so many rows another guess may be chosen."""
         if len(self.noises) == 1:
             return 1 << 30
-        if not self._settled:  # whoever comes first says in what unit to guess
+        if not self.settled:  # whoever comes first says in what unit to guess
             return 1
         if self.rows < FIRST:
             return 1
@@ -145,9 +145,9 @@ class Guesses:
             told, whitened = self._as_they_came(told, whitened, roots[:, None])
         decide = len(self.noises) > 1 and rows >= self.until_decision
         self.rows += rows
-        if not self._settled:
-            self._settled = self.unit is not None  # now that it was learned
-            if not self._settled:  # there were nothing but zeros
+        if not self.settled:
+            self.settled = self.unit is not None  # now that it was learned
+            if not self.settled:  # there were nothing but zeros
                 return
         start, stop = self._wait, self._wait + len(told)
         if stop > len(self._waiting):
@@ -314,7 +314,7 @@ class Guesses:
         arrays = {f"guesses.{name}": made for name, made in zip(names, waiting, strict=True)}
         arrays |= {"guesses.error": self.error, "guesses.excess": self.excess}
         arrays["guesses.spread"] = self.spread
-        unit = self.unit if self._settled else None
+        unit = self.unit if self.settled else None
         values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
         values |= {"gradients": self._gradients, "unscored": self._wait - self._scored}
         return arrays, values
@@ -350,7 +350,7 @@ class Guesses:
             if not self.grid:
                 raise ValueError("a unit has no meaning where the noise is given")
             self._measured(self.unit)
-            self._settled = True
+            self.settled = True
         self._put(residual, variance, whitened, unscored)
         self.rows, self._known = values["rows"], values["known"]
         self._gradients = values["gradients"]

@@ -304,13 +304,13 @@ class OneStep(Learner):
     def _learn(self, X: Any, Y: Array) -> Update:
         if not self.model.linear:
             F, residual, G = self._linearize(self._w, X, Y)
-            past, wanted = self.split(self.memory, G), self.tiled(residual)
+            past, wanted = self.split(self.memory, G, X), self.tiled(residual)
             if len(self.guesses) > 1:  # w of the others is looked at along the chosen one's tangent
                 along = past.along_w
                 wanted = wanted + self.tiled(along[:, self._mine]) - along
         else:
             offset, labels, G = self.affine(X, Y)
-            past = self.split(self.memory, G)
+            past = self.split(self.memory, G, X)
             predictions = self.tiled(offset) + past.along_w
             self.check_finite(predictions, G)
             wanted = self.tiled(labels) - predictions
@@ -438,9 +438,16 @@ class OneStep(Learner):
         variance = self.memory.variance(G, self.noise, self.guesses.chosen)
         return np.reshape(variance + noisy * self.noise, self.per_gradient(F))
 
-    def split(self, memory: Any, G: Any) -> Any:
+    def measure(self, G: Any, X: Any) -> None:
+        """Let the first gradient say in what unit noise is guessed, whatever its row weighs."""
+        if self.guesses.settled:
+            return
+        roots = roots_of(X, G.shape[1])
+        self.guesses.measure(G if roots is None else G / tall.convert(G, roots))
+
+    def split(self, memory: Any, G: Any, X: Any) -> Any:
         """How gradients lie to what this memory holds, when their turn has come."""
-        self.guesses.measure(G)
+        self.measure(G, X)
         noise = self.noise if len(self.guesses) == 1 else self.guesses.noises
         return memory.split(G, noise, self.fading, self.drift)
 

@@ -110,7 +110,7 @@ class Compiled:
 
         Where the loop has run, and an exception comes before that is noted, it is noted later.
         """
-        learner.guesses.measure(G)
+        learner.measure(G, X)
         walk.begin(G, F, wanted)
 
         def noted() -> Array:
@@ -156,8 +156,8 @@ class Coordinates:
         alone = learner.alone(len(X), learner.outputs(Y))
         if len(X) == 1 or memory.makers(learner.noise) is not None:  # each is judged by itself
             return alone.learn(learner, X, Y)
-        offset, labels, G = learner.affine(X, Y)
         try:
+            offset, labels, G = learner.affine(X, Y)
             parts = split(memory.frame, G, None)
             F = learner.tiled(offset) + parts.reading.along_w
             learner.check_finite(F, G)
@@ -197,7 +197,7 @@ def rows_inside(
     while done < len(wanted):
         if walks:
             rows = slice(done, done + until_decision(learner, memory))
-            learner.guesses.measure(G[:, rows])
+            learner.measure(G[:, rows], X[rows])
             walk = learner.walk(memory)
             walk.begin(G[:, rows], F[rows], wanted[rows])
             walk.run()
@@ -223,7 +223,7 @@ def rows_inside(
 def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, X: Any) -> Array:
     """Learn columns of G as one row, by the plain step: its record."""
     guesses = learner.guesses
-    past = learner.split(memory, G)
+    past = learner.split(memory, G, X)
     predictions = F + past.along_w
     learner.check_finite(predictions, G)
     residual = wanted - predictions
@@ -243,7 +243,7 @@ def until_decision(learner: "OneStep", memory: Any) -> int:
 def note(learner: "OneStep", G: Any, walk: Walk, X: Any) -> Array:
     """Take note of what has come of a walk: what is recorded of the chosen guess."""
     guesses = learner.guesses
-    guesses.measure(G)
+    learner.measure(G, X)
     records, chosen, start = walk.note(), guesses.chosen, 3 + len(guesses.noises)
     if not len(records):
         return records

@@ -28,6 +28,8 @@ from orfit.schema import Fields
 VISIBLE = 3e-2
 # So wide L may be: its squares are numbers, too.
 WIDEST = {dtype: float(np.finfo(dtype).max) ** 0.4 for dtype in door.DTYPES}
+# How much wider than its bound L may be to be held back by a Cholesky factor, of its square.
+MILD = 10.0
 # How far below its limit L is set back: a cure, O(p³), is then rare.
 SETBACK = math.sqrt(10.0)
 
@@ -82,8 +84,9 @@ def cured(
     visible = (seen > VISIBLE * width.bound * norms).all()
     if width.bound <= limit or (visible and not width.wound):
         return L, width
-    held = _held if width.wound else _clipped
-    return held(L, replace(width, bound=min(width.prior, limit) / SETBACK, wound=True))
+    bound = min(width.prior, limit) / SETBACK
+    mild = width.wound and width.bound < MILD * bound
+    return (_held if mild else _clipped)(L, replace(width, bound=bound, wound=True))
 
 
 def _clipped(L: Array, width: Width) -> tuple[Array, Width]:

@@ -82,7 +82,7 @@ class TwoSided:
             return self._single(g.x[:, 0], g.delta[:, 0])
         along = self._along(g)
         K = gram(g.matrices) - gram(along * self.D.sqrt())
-        return K, lambda z: g.weighted(z) - self._back(self.D * torch.tensordot(z, along, 1))
+        return K, lambda z: self._less(g.weighted(z), self.D * torch.tensordot(z, along, 1))
 
     def _along(self, g: Matrices) -> Tensor:
         """The gradients in the axes."""
@@ -102,9 +102,10 @@ class TwoSided:
             by_terms = len(z) * len(left) * (self.V.numel() + self.U.numel() + M.numel())
             by_axes = len(self.a) * (self.V.numel() + M.numel())
             if by_axes <= by_terms:
-                return M - self._back(self.D * ((z[:, None] * da).T @ xa))
+                return self._less(M, self.D * ((z[:, None] * da).T @ xa))
             back = (left[:, None] * (z[:, None] * da)).flatten(0, 1) @ self.V.T
-            return M - back.T @ ((right[:, None] * xa).flatten(0, 1) @ self.U.T)
+            inputs = (right[:, None] * xa).flatten(0, 1) @ self.U.T
+            return M.addmm_(back.T, inputs, alpha=-1)
 
         return K, moved
 
@@ -116,20 +117,20 @@ class TwoSided:
         few = torch.eye(min(D.shape), dtype=D.dtype, device=D.device)
         return (few, D) if D.shape[0] <= D.shape[1] else (D.T, few)
 
-    def _back(self, C: Tensor) -> Tensor:
-        """From the axes back to weights."""
-        first_outputs = C.shape[1] * (self.V.numel() + len(self.V) * len(self.U))
-        first_inputs = C.shape[0] * (self.U.numel() + len(self.V) * len(self.U))
+    def _less(self, M: Tensor, C: Tensor) -> Tensor:
+        """M − V C Uᵀ, in the place of M, by the side that takes less work."""
+        first_outputs = C.shape[1] * (self.V.numel() + M.numel())
+        first_inputs = C.shape[0] * (self.U.numel() + M.numel())
         if first_outputs <= first_inputs:
-            return (self.V @ C) @ self.U.T
-        return self.V @ (C @ self.U.T)
+            return M.addmm_(self.V @ C, self.U.T, alpha=-1)
+        return M.addmm_(self.V, C @ self.U.T, alpha=-1)
 
 
 def axes(A: Tensor) -> tuple[Tensor, Tensor]:
     """The principal axes, and how much lies along each."""
     try:
         a, U = torch.linalg.eigh(A)
-    except RuntimeError:  # LinAlgError, of few rows, in single precision, now and then
+    except RuntimeError:  # no convergence: of few rows, in single precision, now and then
         a, U = (part.to(A) for part in torch.linalg.eigh(A.double()))
     return a, U
 

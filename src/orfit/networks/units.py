@@ -111,7 +111,8 @@ class Unit:
     def displaced(self, M: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
         """What a step in the unit's own terms does to each parameter."""
         for parameter, place, root in self.places():
-            yield parameter, (M[..., place] * root).reshape(parameter.shape)
+            way = M[..., place] if root == 1 else M[..., place] * root
+            yield parameter, way.reshape(parameter.shape)
 
     def remembering(self, sides: str) -> None:
         """Get a memory."""

@@ -68,7 +68,12 @@ class Number:
 
     def encode(self, column: Any) -> tuple[Array, Array]:
         values, wrong = numbers(column)
-        return ((values - self.mean) / self.scale)[:, None], wrong
+        with np.errstate(over="ignore"):
+            scaled = (values - self.mean) / self.scale
+        large = np.abs(scaled) >= HUGE  # beside first rows that were tiny
+        if large.any():
+            scaled, wrong = np.where(large, np.nan, scaled), wrong | large
+        return scaled[:, None], wrong
 
     def settings(self) -> dict[str, Any]:
         return {"mean": self.mean, "scale": self.scale}

@@ -27,7 +27,7 @@ from orfit.version import __version__
 SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
 LATEST = 200  # rows that a report shows as they are
 DIVERGED = 1e30  # standard deviations of the first rows: a rival that predicts so much is out
-LARGEST = 1e150  # that a rival's prediction counts as
+LARGEST = 1e150  # that a rival's prediction, or a standard deviation, counts as
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Session:
         told += [self._in_units(each.made(Y)) for each in self.baselines]
         truth = self._in_units(Y)
         self.scores.add(truth, told, (np.abs(truth - made) <= SIGMAS * std).astype(float))
-        latest = np.column_stack([truth[:, 0], made[:, 0], std[:, 0]])
+        latest = np.column_stack([truth[:, 0], made[:, 0], np.fmin(std[:, 0], LARGEST)])
         self.latest = np.vstack([self.latest, latest])[-LATEST:]
         if self.history.due(before, self.rows):
             self.history.add(self.line())

@@ -8,7 +8,7 @@ most = '.[cli,experiments,fast,sklearn,test]' 'filterpy>=2.0'
 # The row loop is compiled once, before two processes would do so at the same time.
 warm = $(1)/bin/python -c "import orfit; orfit.warm_up()"
 
-.PHONY: demo reproduce test test-core test-core-short test-oldest test-slow bench bench-streams docs wheel setup clean
+.PHONY: demo reproduce test test-core test-core-short test-oldest test-slow bench bench-streams bench-long docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -55,6 +55,11 @@ bench: .venv/bench
 
 bench-streams: .venv/bench
 	.venv/bin/python benchmarks/streams.py
+
+# Long streams beside others; the files come by pip, which the outer Python has.
+bench-long: .venv/bench
+	$(PYTHON) benchmarks/long_data.py results/long
+	.venv/bin/python benchmarks/long_streams.py --data results/long
 
 docs: .venv-docs/ready
 	.venv-docs/bin/zensical build --clean --strict

@@ -243,7 +243,7 @@ def table_of(results):
     return [
         *lines, "",
         f"The first rows are {', '.join(counted)}; the very first {KNOWN:,} count for nobody.",
-        f"Written by `python benchmarks/long_streams.py` ({results['machine']}; {versions}).",
+        f"Written by `make bench-long` ({results['machine']}; {versions}).",
     ]  # fmt: skip
 
 

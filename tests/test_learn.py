@@ -515,6 +515,18 @@ def test_names_are_shown_as_they_are(tmp_path, capsys):
     assert "has no column no\\x1b[2J" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("value", "code"), [("1e75", 0), ("1e99", 2)])
+def test_values_far_beyond_the_first_ones_leave_a_checkpoint_that_loads(value, code, tmp_path):
+    """Their squares, and so the variance of a prediction, are beyond all numbers."""
+    rows = [f"{a},{i % 2}" for i, a in enumerate(["1e-20", "2e-20", "1e-20", value, "1e-20"])]
+    (tmp_path / "t.csv").write_text("\n".join(["a,y", *rows]))
+    path, checkpoint = str(tmp_path / "t.csv"), tmp_path / "c"
+    arguments = ["--target", "y", "--checkpoint", str(checkpoint), "--features", "poly:2"]
+    assert cli.main(["learn", path, *arguments, "--warmup", "2"]) == code
+    if code == 0:
+        assert saved.load(checkpoint).rows == 5
+
+
 def test_a_rival_that_diverges_is_out(tmp_path):
     table = columns(900)
     table["a"][400:] *= 20  # a rate that was right for the first rows is none for these

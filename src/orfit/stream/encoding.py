@@ -80,8 +80,7 @@ class Amounts:
         return len(self.scales)
 
     def encode(self, found: list[Any]) -> Array:
-        Y = _known(np.column_stack([numbers(column) for column in found]))
-        return np.asarray((Y - self.mean) / self.scale)
+        return _scaled(np.column_stack([numbers(each) for each in found]), self.mean, self.scale)
 
     def state(self) -> dict[str, Any]:
         return {"scales": [scale.settings() for scale in self.scales], "classes": None}
@@ -214,9 +213,8 @@ class Encoding:
                 "lines out"
             )
         made = [kind.encode(block.columns[name]) for name, kind in self.kinds.items()]
-        X = _known(np.hstack(made)) if made else np.empty((len(block), 0))
-        X -= self._mean
-        X /= self._scale
+        X = np.hstack(made) if made else np.empty((len(block), 0))
+        X = _scaled(X, self._mean, self._scale)
         Y = np.full((len(block), max(1, len(self.choice.targets))), np.nan)
         if targets:
             Y = self.target.encode([block.columns[name] for name in self.choice.targets])
@@ -358,6 +356,15 @@ class Encoding:
         if classes is None and target.count != len(choice.targets):
             raise ValueError("each target needs a scale")
         return cls(choice, kinds, target, state["far"])
+
+
+def _scaled(X: Array, mean: Array, scale: Array) -> Array:
+    """(X − mean) / scale, in place of X; NaN where that, or X, is no number to be learned."""
+    X = _known(X)
+    with np.errstate(over="ignore"):
+        X -= mean
+        X /= scale
+    return _known(X)
 
 
 def _known(X: Array) -> Array:

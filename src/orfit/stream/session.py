@@ -27,7 +27,7 @@ from orfit.version import __version__
 SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
 LATEST = 200  # rows that a report shows as they are
 DIVERGED = 1e30  # standard deviations of the first rows: a rival that predicts so much is out
-LARGEST = 1e150  # that a rival's prediction counts as
+LARGEST = 1e150  # that a rival's prediction, or a standard deviation, counts as
 AT_ONCE = 1 << 18  # features of rows that are learned together: these take a fraction of a second
 LEAST = 256  # such rows, however many features they have
 
@@ -182,6 +182,7 @@ class Session:
         truth = self._in_units(Y)
         self.scores.add(truth, told, (np.abs(truth - made) <= SIGMAS * std).astype(float))
         latest = np.column_stack([each[-LATEST:, 0] for each in (truth, made, std)])
+        latest[:, 2] = np.fmin(latest[:, 2], LARGEST)
         self.latest = np.vstack([self.latest, latest])[-LATEST:]
 
     def _wanted(self, Y: Array) -> Array:

@@ -223,6 +223,25 @@ def test_tomorrow_only_what_is_new_is_learned(tmp_path):
     )
 
 
+@pytest.mark.parametrize("rows", [100, 1200], ids=["short", "longer than is looked at"])
+def test_a_file_that_begins_like_another_is_itself(rows, tmp_path):
+    """Also where it comes after a save, by the same command again, and under another name."""
+    table = columns(rows + 300)
+    first, whole = tmp_path / "first.csv", tmp_path / "whole.csv"
+    paths = [put(first, table, 0, rows), put(whole, table)]
+    view, all_rows = Witness(tmp_path), 2 * rows + 300
+    assert learn(paths, tmp_path / "c", view, 50, warmup=50).rows == all_rows
+    end = (tmp_path / "c").read_bytes()
+    for copy in view.copies:
+        assert learn(paths, copy).rows == all_rows
+        assert copy.read_bytes() == end
+    moved = [str(shutil.move(path, tmp_path / f"{path.name}.csv")) for path in (first, whole)]
+    for order in (moved, moved[::-1], moved[:1], moved[1:]):
+        session = learn(order, tmp_path / "c")
+        assert session.rows == all_rows
+        assert len(session.bookmarks.files) == 2
+
+
 @pytest.mark.parametrize("missing", ["skip", "mean"])
 def test_missing_and_wrong_values(missing, tmp_path):
     table = {name: list(values) for name, values in columns(800).items()}

@@ -185,6 +185,7 @@ class Run:
         bookmarks = self.session.bookmarks if self.session else Bookmarks()
         if self.session:
             self.view.begun(self.session, again=True)
+        bookmarks.expect([file.path for file in self.files if not file.live])
         first: list[Reading] = []  # what is read before it is known how to learn it
         for index, file in enumerate(self.files):
             mark = None if file.live else self._found(file.path, bookmarks)

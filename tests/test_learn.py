@@ -295,6 +295,26 @@ def test_a_wrong_value_is_told_with_its_place_and_what_came_before_is_saved(
     assert saved.load(checkpoint).rows == 800
 
 
+def test_an_error_says_what_is_saved_and_its_advice_can_be_followed(tmp_path, capsys):
+    table = {name: list(values) for name, values in columns(800).items()}
+    table["a"][600] = "bad"
+    checkpoint = tmp_path / "c"
+    arguments = ["learn", put(tmp_path / "t.csv", table), "--checkpoint", str(checkpoint)]
+    arguments += ["--target", "y", "--warmup", "300", "--features", "raw", "--quiet"]
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "--missing skip leaves" in error
+    assert f"; what came before is saved: {checkpoint} after 512 rows" in error
+    assert cli.main(arguments) == 2  # in which nothing was learned, and nothing was saved
+    assert "is saved" not in capsys.readouterr().err
+    assert cli.main([*arguments, "--missing", "skip"]) == 0
+    session = saved.load(checkpoint)
+    assert (session.rows, session.skipped) == (799, 1)
+    assert session.encoding.choice.missing == "skip"
+    twin = learn([arguments[1]], choice=Choice(("y",), missing="skip"))
+    assert np.array_equal(session.learner.w, twin.learner.w)
+
+
 def test_a_column_that_leaves_its_scale_is_told_once(tmp_path):
     table = {name: list(values) for name, values in columns(900).items()}
     table["a"][700], table["a"][800] = 1e6, 2e6
@@ -394,10 +414,12 @@ def test_a_row_of_a_pipe_is_learned_when_it_arrives(tmp_path):
     process.stdout.close()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_it_after_what_was_learned_is_saved(number, code, tmp_path):
-    """Also while it waits for the first rows: those are learned too."""
-    lines = Path(put(tmp_path / "t.csv", columns(50))).read_text().splitlines(keepends=True)
+@pytest.mark.parametrize(
+    ("number", "code", "rows"), [(signal.SIGINT, 130, 50), (signal.SIGTERM, 143, 600)]
+)
+def test_signals_end_it_after_what_was_learned_is_saved(number, code, rows, tmp_path):
+    """Also while it waits for the first rows: all of those are learned too, in several pieces."""
+    lines = Path(put(tmp_path / "t.csv", columns(rows))).read_text().splitlines(keepends=True)
     process = run(
         "learn", "-", "--target", "y", "--checkpoint", tmp_path / "c", "--features", "raw",
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -410,9 +432,9 @@ def test_signals_end_it_after_what_was_learned_is_saved(number, code, tmp_path):
     process.send_signal(number)
     _, error = process.communicate(timeout=60)
     assert process.returncode == code
-    assert f"saved: {tmp_path / 'c'} after 50 rows" in error
+    assert f"saved: {tmp_path / 'c'} after {rows} rows" in error
     assert "the same command goes on" in error
-    assert saved.load(tmp_path / "c").rows == 50
+    assert saved.load(tmp_path / "c").rows == rows
 
 
 @pytest.mark.slow
@@ -630,6 +652,8 @@ def test_json_lines(tmp_path, capsys):
 def test_damaged_and_crafted_checkpoints(tmp_path):
     path, checkpoint = put(tmp_path / "t.csv", columns(400)), tmp_path / "c"
     learn([path], checkpoint)
+    with pytest.raises(orfit.CheckpointError, match="a stream .* `orfit predict`, .* read it"):
+        orfit.load(checkpoint)
     whole = checkpoint.read_bytes()
     rng = random.Random(0)
     for _ in range(100):

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -108,7 +109,7 @@ def learn(
     from threadpoolctl import threadpool_limits
 
     from orfit.stream import live, tables
-    from orfit.stream.block import one_line
+    from orfit.stream.block import StreamError, one_line
     from orfit.stream.run import Run, Saving
 
     chosen, setup = _given(locals())
@@ -127,6 +128,11 @@ def learn(
         # Matrices are small here: threads of BLAS would wait for each other more than they work.
         with threadpool_limits(1):
             session = run.learn(session, choice, setup_)
+    except StreamError as error:
+        if run.saved is None:
+            raise
+        kept = f"what came before is saved: {checkpoint} after {run.saved:,} rows"
+        raise StreamError(f"{error}; {kept}") from None
     except OSError as error:
         told = f"{checkpoint or 'the input'}: {error}; a checkpoint that was there is whole"
         print(f"orfit: {one_line(told)}", file=sys.stderr)
@@ -191,7 +197,10 @@ def _settled(checkpoint: Path | None, chosen: dict[str, Any], given: dict[str, A
 
     if checkpoint is not None and checkpoint.exists():
         session = saved.load(checkpoint)
-        for part, said in ((session.encoding.choice, chosen), (session.options, given)):
+        encoding = session.encoding
+        if "missing" in chosen:  # of rows to come: what was learned stays as it is
+            encoding.choice = replace(encoding.choice, missing=chosen["missing"])
+        for part, said in ((encoding.choice, chosen), (session.options, given)):
             for name, value in said.items():
                 was = getattr(part, name)
                 if value != was:
@@ -200,7 +209,7 @@ def _settled(checkpoint: Path | None, chosen: dict[str, Any], given: dict[str, A
                         f"{checkpoint} was begun with --{option} {_shown(was)}, not "
                         f"{_shown(value)}: leave it away to go on, or name another checkpoint"
                     )
-        return session, session.encoding.choice, session.options
+        return session, encoding.choice, session.options
     if "targets" not in chosen:
         raise StreamError("--target must name the column to predict")
     choice, setup = Choice(**chosen), Setup(**given)

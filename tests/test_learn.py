@@ -484,6 +484,8 @@ def test_killed_at_random_moments(kind, tmp_path):
         (["{t}", "--target", "y", "--budget", "1KB"], "more than --budget allows"),
         (["{t}", "--target", "y,y"], "names a column twice"),
         (["{german}", "--target", "y"], "column d holds texts such as '31.1.2024': dates that"),
+        (["{comma}", "--target", "y"], "column d holds texts such as '15,13': numbers with a"),
+        (["{comma}", "--target", "d", "--ignore", "y"], "column d holds texts such as '15,13'"),
         (["{t}", "--target", "y", "--only", "y"], "column y is the target"),
         (["{empty}", "--target", "y"], "empty.csv is empty"),
         (["{header}", "--target", "y"], "there are no rows"),
@@ -499,7 +501,8 @@ def test_what_is_wrong_is_one_sentence_and_2(arguments, said, tmp_path, capsys):
     (tmp_path / "empty.csv").touch()
     (tmp_path / "header.csv").write_text("a,y\n")
     (tmp_path / "german.csv").write_text("d,y\n31.1.2024,1\n31.1.2024,2\n1.2.2024,3\n")
-    names = {name: str(tmp_path / f"{name}.csv") for name in ("t", "empty", "header", "german")}
+    (tmp_path / "comma.csv").write_text("d;y\n15;1\n15,13;2\n1.015,2;3\n-,5;4\n")
+    names = {path.stem: str(path) for path in tmp_path.iterdir()}
     assert cli.main(["learn", *(each.format(**names) for each in arguments)]) == 2
     told = capsys.readouterr()
     assert said in told.err
@@ -639,6 +642,28 @@ def test_inspect(tmp_path, capsys):
     told = capsys.readouterr().out
     for text in ("group", "category, hashed", "date: time of day", "exact RLS", "never", "SGD"):
         assert text in told
+
+
+def test_rows_held_out_are_told_apart(tmp_path, capsys):
+    path, checkpoint = put(tmp_path / "t.csv", columns(400)), str(tmp_path / "c")
+    arguments = ["learn", path, "--target", "y", "--features", "raw", "--checkpoint", checkpoint]
+    assert cli.main([*arguments, "--holdout", "0.1"]) == 0
+    session = saved.load(checkpoint)
+    held, learned = session.held.count, session.learner.seen
+    assert f"400: {learned} learned, {held} held out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
+def test_quiet_is_the_result_alone(more, tmp_path, capsys):
+    path, checkpoint = put(tmp_path / "t.csv", columns(400)), str(tmp_path / "c")
+    arguments = ["learn", path, "--target", "y", "--features", "raw", "--checkpoint", checkpoint]
+    for _ in range(2):  # begun, and gone on
+        assert cli.main([*arguments, "--quiet", *more]) == 0
+        told = capsys.readouterr()
+        assert told.out
+        assert not told.err
+    assert cli.main(arguments) == 0
+    assert f"saved: {checkpoint} after 400 rows" in capsys.readouterr().err
 
 
 def test_json_lines(tmp_path, capsys):

@@ -99,7 +99,7 @@ def learn(
         bool, typer.Option("--json", help="A line of JSON for every --report rows, on stdout.")
     ] = False,
     report: Annotated[int, typer.Option(help="Rows between such lines.")] = 1000,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result alone.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result alone, and what is wrong.")] = False,
 ) -> None:
     """Learn a stream: each row is predicted, then learned, once.
 
@@ -117,11 +117,11 @@ def learn(
     errors = tables.console(stderr=True)
     view: Any
     if json:
-        view = live.Machine(errors, max(1, report))
+        view = live.Machine(errors, max(1, report), terse=quiet)
     elif errors.is_terminal and not quiet:
         view = live.Screen(errors)
     else:
-        view = live.Quiet(errors)
+        view = live.Quiet(errors, terse=quiet)
     run = Run(inputs, view, Saving(checkpoint, **options.every(every)), format, delimiter)
     before = session.rows if session else 0
     try:
@@ -149,7 +149,7 @@ def learn(
             shown.print(tables.held(session))
         if session.rows == before:
             shown.print(f"nothing is new: all rows of {', '.join(inputs)} were learned before")
-    if checkpoint:
+    if checkpoint and not quiet:
         print(f"saved: {checkpoint} after {session.rows:,} rows", file=sys.stderr)
     if run.signals.came is not None:
         name = signal.Signals(run.signals.came).name

@@ -99,7 +99,9 @@ def learn(
         bool, typer.Option("--json", help="A line of JSON for every --report rows, on stdout.")
     ] = False,
     report: Annotated[int, typer.Option(help="Rows between such lines.")] = 1000,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result alone, and what is wrong.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print the result alone, and what is wrong.")
+    ] = False,
 ) -> None:
     """Learn a stream: each row is predicted, then learned, once.
 
@@ -142,13 +144,9 @@ def learn(
     if json:
         view.report(session)
     else:
-        shown = tables.console()
-        shown.print(tables.scores(session))
-        shown.print(tables.facts_table(tables.facts(session)))
-        if session.held.count:
-            shown.print(tables.held(session))
+        _show(session)
         if session.rows == before:
-            shown.print(f"nothing is new: all rows of {', '.join(inputs)} were learned before")
+            print(one_line(f"nothing is new: all rows of {', '.join(inputs)} were learned before"))
     if checkpoint and not quiet:
         print(f"saved: {checkpoint} after {session.rows:,} rows", file=sys.stderr)
     if run.signals.came is not None:
@@ -158,6 +156,17 @@ def learn(
             file=sys.stderr,
         )
         raise typer.Exit(128 + run.signals.came)
+
+
+def _show(session: Any) -> None:
+    """The result, for people."""
+    from orfit.stream import tables
+
+    shown = tables.console()
+    shown.print(tables.scores(session))
+    shown.print(tables.facts_table(tables.facts(session)))
+    if session.held.count:
+        shown.print(tables.held(session))
 
 
 def _given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

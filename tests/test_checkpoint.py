@@ -118,6 +118,18 @@ def test_foreign_files(tmp_path):
         orfit.load(tmp_path)
 
 
+@pytest.mark.parametrize("kind", ["ORFitRegressor", "ORFitClassifier"])
+def test_an_estimator_is_told_with_who_reads_it(kind, tmp_path):
+    pytest.importorskip("sklearn")
+    import orfit.sklearn
+
+    model = getattr(orfit.sklearn, kind)().fit([[1.0], [2.0], [3.0]], [0, 1, 1])
+    model.save(tmp_path / "model")
+    with pytest.raises(orfit.CheckpointError, match=r"estimator .* orfit\.sklearn\.load reads it"):
+        orfit.load(tmp_path / "model")
+    assert type(orfit.sklearn.load(tmp_path / "model")) is type(model)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

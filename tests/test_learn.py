@@ -223,6 +223,25 @@ def test_tomorrow_only_what_is_new_is_learned(tmp_path):
     )
 
 
+@pytest.mark.parametrize("rows", [100, 1200], ids=["short", "longer than is looked at"])
+def test_a_file_that_begins_like_another_is_itself(rows, tmp_path):
+    """Also where it comes after a save, by the same command again, and under another name."""
+    table = columns(rows + 300)
+    first, whole = tmp_path / "first.csv", tmp_path / "whole.csv"
+    paths = [put(first, table, 0, rows), put(whole, table)]
+    view, all_rows = Witness(tmp_path), 2 * rows + 300
+    assert learn(paths, tmp_path / "c", view, 50, warmup=50).rows == all_rows
+    end = (tmp_path / "c").read_bytes()
+    for copy in view.copies:
+        assert learn(paths, copy).rows == all_rows
+        assert copy.read_bytes() == end
+    moved = [str(shutil.move(path, tmp_path / f"{path.name}.csv")) for path in (first, whole)]
+    for order in (moved, moved[::-1], moved[:1], moved[1:]):
+        session = learn(order, tmp_path / "c")
+        assert session.rows == all_rows
+        assert len(session.bookmarks.files) == 2
+
+
 @pytest.mark.parametrize("missing", ["skip", "mean"])
 def test_missing_and_wrong_values(missing, tmp_path):
     table = {name: list(values) for name, values in columns(800).items()}
@@ -274,6 +293,26 @@ def test_a_wrong_value_is_told_with_its_place_and_what_came_before_is_saved(
     put(path, table)
     assert cli.main([*arguments, "--quiet"]) == 0
     assert saved.load(checkpoint).rows == 800
+
+
+def test_an_error_says_what_is_saved_and_its_advice_can_be_followed(tmp_path, capsys):
+    table = {name: list(values) for name, values in columns(800).items()}
+    table["a"][600] = "bad"
+    checkpoint = tmp_path / "c"
+    arguments = ["learn", put(tmp_path / "t.csv", table), "--checkpoint", str(checkpoint)]
+    arguments += ["--target", "y", "--warmup", "300", "--features", "raw", "--quiet"]
+    assert cli.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert "--missing skip leaves" in error
+    assert f"; what came before is saved: {checkpoint} after 512 rows" in error
+    assert cli.main(arguments) == 2  # in which nothing was learned, and nothing was saved
+    assert "is saved" not in capsys.readouterr().err
+    assert cli.main([*arguments, "--missing", "skip"]) == 0
+    session = saved.load(checkpoint)
+    assert (session.rows, session.skipped) == (799, 1)
+    assert session.encoding.choice.missing == "skip"
+    twin = learn([arguments[1]], choice=Choice(("y",), missing="skip"))
+    assert np.array_equal(session.learner.w, twin.learner.w)
 
 
 def test_a_column_that_leaves_its_scale_is_told_once(tmp_path):
@@ -375,10 +414,12 @@ def test_a_row_of_a_pipe_is_learned_when_it_arrives(tmp_path):
     process.stdout.close()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signals_end_it_after_what_was_learned_is_saved(number, code, tmp_path):
-    """Also while it waits for the first rows: those are learned too."""
-    lines = Path(put(tmp_path / "t.csv", columns(50))).read_text().splitlines(keepends=True)
+@pytest.mark.parametrize(
+    ("number", "code", "rows"), [(signal.SIGINT, 130, 50), (signal.SIGTERM, 143, 600)]
+)
+def test_signals_end_it_after_what_was_learned_is_saved(number, code, rows, tmp_path):
+    """Also while it waits for the first rows: all of those are learned too, in several pieces."""
+    lines = Path(put(tmp_path / "t.csv", columns(rows))).read_text().splitlines(keepends=True)
     process = run(
         "learn", "-", "--target", "y", "--checkpoint", tmp_path / "c", "--features", "raw",
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -391,9 +432,9 @@ def test_signals_end_it_after_what_was_learned_is_saved(number, code, tmp_path):
     process.send_signal(number)
     _, error = process.communicate(timeout=60)
     assert process.returncode == code
-    assert f"saved: {tmp_path / 'c'} after 50 rows" in error
+    assert f"saved: {tmp_path / 'c'} after {rows} rows" in error
     assert "the same command goes on" in error
-    assert saved.load(tmp_path / "c").rows == 50
+    assert saved.load(tmp_path / "c").rows == rows
 
 
 @pytest.mark.slow
@@ -443,6 +484,8 @@ def test_killed_at_random_moments(kind, tmp_path):
         (["{t}", "--target", "y", "--budget", "1KB"], "more than --budget allows"),
         (["{t}", "--target", "y,y"], "names a column twice"),
         (["{german}", "--target", "y"], "column d holds texts such as '31.1.2024': dates that"),
+        (["{comma}", "--target", "y"], "column d holds texts such as '15,13': numbers with a"),
+        (["{comma}", "--target", "d", "--ignore", "y"], "column d holds texts such as '15,13'"),
         (["{t}", "--target", "y", "--only", "y"], "column y is the target"),
         (["{empty}", "--target", "y"], "empty.csv is empty"),
         (["{header}", "--target", "y"], "there are no rows"),
@@ -458,7 +501,8 @@ def test_what_is_wrong_is_one_sentence_and_2(arguments, said, tmp_path, capsys):
     (tmp_path / "empty.csv").touch()
     (tmp_path / "header.csv").write_text("a,y\n")
     (tmp_path / "german.csv").write_text("d,y\n31.1.2024,1\n31.1.2024,2\n1.2.2024,3\n")
-    names = {name: str(tmp_path / f"{name}.csv") for name in ("t", "empty", "header", "german")}
+    (tmp_path / "comma.csv").write_text("d;y\n15;1\n15,13;2\n1.015,2;3\n-,5;4\n")
+    names = {path.stem: str(path) for path in tmp_path.iterdir()}
     assert cli.main(["learn", *(each.format(**names) for each in arguments)]) == 2
     told = capsys.readouterr()
     assert said in told.err
@@ -612,6 +656,28 @@ def test_inspect(tmp_path, capsys):
         assert text in told
 
 
+def test_rows_held_out_are_told_apart(tmp_path, capsys):
+    path, checkpoint = put(tmp_path / "t.csv", columns(400)), str(tmp_path / "c")
+    arguments = ["learn", path, "--target", "y", "--features", "raw", "--checkpoint", checkpoint]
+    assert cli.main([*arguments, "--holdout", "0.1"]) == 0
+    session = saved.load(checkpoint)
+    held, learned = session.held.count, session.learner.seen
+    assert f"400: {learned} learned, {held} held out" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]], ids=["table", "json"])
+def test_quiet_is_the_result_alone(more, tmp_path, capsys):
+    path, checkpoint = put(tmp_path / "t.csv", columns(400)), str(tmp_path / "c")
+    arguments = ["learn", path, "--target", "y", "--features", "raw", "--checkpoint", checkpoint]
+    for _ in range(2):  # begun, and gone on
+        assert cli.main([*arguments, "--quiet", *more]) == 0
+        told = capsys.readouterr()
+        assert told.out
+        assert not told.err
+    assert cli.main(arguments) == 0
+    assert f"saved: {checkpoint} after 400 rows" in capsys.readouterr().err
+
+
 def test_json_lines(tmp_path, capsys):
     path = put(tmp_path / "t.csv", columns())
     assert cli.main(["learn", path, "--target", "y", "--json", "--report", "500"]) == 0
@@ -623,6 +689,8 @@ def test_json_lines(tmp_path, capsys):
 def test_damaged_and_crafted_checkpoints(tmp_path):
     path, checkpoint = put(tmp_path / "t.csv", columns(400)), tmp_path / "c"
     learn([path], checkpoint)
+    with pytest.raises(orfit.CheckpointError, match="a stream .* `orfit predict`, .* read it"):
+        orfit.load(checkpoint)
     whole = checkpoint.read_bytes()
     rng = random.Random(0)
     for _ in range(100):

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -98,7 +99,9 @@ def learn(
         bool, typer.Option("--json", help="A line of JSON for every --report rows, on stdout.")
     ] = False,
     report: Annotated[int, typer.Option(help="Rows between such lines.")] = 1000,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print the result alone.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Print the result alone, and what is wrong.")
+    ] = False,
 ) -> None:
     """Learn a stream: each row is predicted, then learned, once.
 
@@ -108,7 +111,7 @@ def learn(
     from threadpoolctl import threadpool_limits
 
     from orfit.stream import live, tables
-    from orfit.stream.block import one_line
+    from orfit.stream.block import StreamError, one_line
     from orfit.stream.run import Run, Saving
 
     chosen, setup = _given(locals())
@@ -116,17 +119,22 @@ def learn(
     errors = tables.console(stderr=True)
     view: Any
     if json:
-        view = live.Machine(errors, max(1, report))
+        view = live.Machine(errors, max(1, report), terse=quiet)
     elif errors.is_terminal and not quiet:
         view = live.Screen(errors)
     else:
-        view = live.Quiet(errors)
+        view = live.Quiet(errors, terse=quiet)
     run = Run(inputs, view, Saving(checkpoint, **options.every(every)), format, delimiter)
     before = session.rows if session else 0
     try:
         # Matrices are small here: threads of BLAS would wait for each other more than they work.
         with threadpool_limits(1):
             session = run.learn(session, choice, setup_)
+    except StreamError as error:
+        if run.saved is None:
+            raise
+        kept = f"what came before is saved: {checkpoint} after {run.saved:,} rows"
+        raise StreamError(f"{error}; {kept}") from None
     except OSError as error:
         told = f"{checkpoint or 'the input'}: {error}; a checkpoint that was there is whole"
         print(f"orfit: {one_line(told)}", file=sys.stderr)
@@ -136,14 +144,10 @@ def learn(
     if json:
         view.report(session)
     else:
-        shown = tables.console()
-        shown.print(tables.scores(session))
-        shown.print(tables.facts_table(tables.facts(session)))
-        if session.held.count:
-            shown.print(tables.held(session))
+        _show(session)
         if session.rows == before:
-            shown.print(f"nothing is new: all rows of {', '.join(inputs)} were learned before")
-    if checkpoint:
+            print(one_line(f"nothing is new: all rows of {', '.join(inputs)} were learned before"))
+    if checkpoint and not quiet:
         print(f"saved: {checkpoint} after {session.rows:,} rows", file=sys.stderr)
     if run.signals.came is not None:
         name = signal.Signals(run.signals.came).name
@@ -152,6 +156,17 @@ def learn(
             file=sys.stderr,
         )
         raise typer.Exit(128 + run.signals.came)
+
+
+def _show(session: Any) -> None:
+    """The result, for people."""
+    from orfit.stream import tables
+
+    shown = tables.console()
+    shown.print(tables.scores(session))
+    shown.print(tables.facts_table(tables.facts(session)))
+    if session.held.count:
+        shown.print(tables.held(session))
 
 
 def _given(values: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -191,7 +206,10 @@ def _settled(checkpoint: Path | None, chosen: dict[str, Any], given: dict[str, A
 
     if checkpoint is not None and checkpoint.exists():
         session = saved.load(checkpoint)
-        for part, said in ((session.encoding.choice, chosen), (session.options, given)):
+        encoding = session.encoding
+        if "missing" in chosen:  # of rows to come: what was learned stays as it is
+            encoding.choice = replace(encoding.choice, missing=chosen["missing"])
+        for part, said in ((encoding.choice, chosen), (session.options, given)):
             for name, value in said.items():
                 was = getattr(part, name)
                 if value != was:
@@ -200,7 +218,7 @@ def _settled(checkpoint: Path | None, chosen: dict[str, Any], given: dict[str, A
                         f"{checkpoint} was begun with --{option} {_shown(was)}, not "
                         f"{_shown(value)}: leave it away to go on, or name another checkpoint"
                     )
-        return session, session.encoding.choice, session.options
+        return session, encoding.choice, session.options
     if "targets" not in chosen:
         raise StreamError("--target must name the column to predict")
     choice, setup = Choice(**chosen), Setup(**given)

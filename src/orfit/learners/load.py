@@ -36,6 +36,14 @@ MEMORIES: dict[str, type] = {
 MODELS: dict[str, type] = {"Linear": Linear}
 # What is saved in the same form, but made of more than a learner and a model, and imported late.
 READERS: dict[str, Callable[[], Callable[..., Any]]] = {}
+# What is saved in the same form by parts that are built on this one: what it is, who reads it.
+ESTIMATOR = "an estimator of orfit.sklearn, not a learner by itself; orfit.sklearn.load reads it"
+ELSEWHERE = {
+    "ORFitRegressor": ESTIMATOR,
+    "ORFitClassifier": ESTIMATOR,
+    "Stream": "a stream that `orfit learn` has begun, not a learner by itself; `orfit predict`, "
+    "`orfit inspect` and `orfit learn` read it",
+}
 
 
 def load(
@@ -67,13 +75,16 @@ def load(
         memory = as_memory(memory)
         memory.check_free()
     arrays, header = checkpoint.read(path)
-    reader = READERS.get(str(header.get("kind")))
+    kind = str(header.get("kind"))
+    if kind in ELSEWHERE:
+        raise CheckpointError(f"{os.fspath(path)} holds {ELSEWHERE[kind]}")
+    reader = READERS.get(kind)
     if reader is None and model is not None:
         completed(model)
     try:
         if reader is not None:
             return reader()(arrays, header, model, loss=loss)
-        if header.get("kind") == Fleet.__name__:
+        if kind == Fleet.__name__:
             return _fleet(arrays, header, model)
         return restored(arrays, header, model, memory, rows, dynamics)
     except CheckpointError as error:

@@ -1,10 +1,12 @@
 """What has been read of each file, so that a stream that is taken up again goes on where it was.
 
 A file is known by how it begins, as far as it was read, not by its name: it may be moved, it may
-have grown, and what was wrong behind what was read may be mended.
+have grown, and what was wrong behind what was read may be mended. Where several begin alike, the
+name decides.
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,14 +49,44 @@ class Bookmarks:
     def __init__(self) -> None:
         self.files: list[Input] = []
         self._moved: set[int] = set()  # those that are to be looked at again
+        self._taken: dict[int, str] = {}  # by a file of this run: no other one is the same
+
+    def expect(self, paths: Sequence[str]) -> None:
+        """These will be asked for: what one of them is by its name, too, no other one has become.
+
+        Else a file that begins with all of another would be taken for that one, grown.
+        """
+        for path in paths:
+            found = [i for i in self._like(path) if self.files[i].name == path]
+            if found:
+                self._taken[self._best(found, path)] = path
 
     def of(self, path: str) -> int:
         """Which this file is; one that was never seen is added."""
-        for i, known in enumerate(self.files):
-            if known.is_in(path):
-                return i
-        self.files.append(Input.of(path, Position()))
-        return len(self.files) - 1
+        found = [i for i in self._like(path) if self._taken.get(i, path) == path]
+        if not found:
+            found = [len(self.files)]
+            self.files.append(Input.of(path, Position()))
+        file = self._best(found, path)
+        self._taken[file] = path
+        return file
+
+    def _like(self, path: str) -> list[int]:
+        return [i for i, known in enumerate(self.files) if known.is_in(path)]
+
+    def _best(self, found: list[int], path: str) -> int:
+        """By name, then by how long they are alike, then by how much of it was read, if it can be.
+
+        Files may be alike for as long as is looked at, and differ behind that.
+        """
+        size = Path(path).stat().st_size
+
+        def likeness(file: int) -> tuple[bool, int, int]:
+            known = self.files[file]
+            read = known.position.offset
+            return known.name == path, known.length, read if read <= size else 0
+
+        return max(found, key=likeness)
 
     def named(self, path: str) -> bool:
         """Whether a file of this name was read."""

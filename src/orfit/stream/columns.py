@@ -24,6 +24,7 @@ SEVERAL = 50  # texts, before that can be said
 NUMERIC = 0.5  # of a column's texts are numbers: the others are errors
 PERIODS = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}  # in seconds
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+DECIMAL_COMMA = re.compile(r"[+-]?\d*(\.\d{3})*,\d+([eE][+-]?\d+)?", re.ASCII)
 DATELIKE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]|$)", re.ASCII)
 TRUTHS = {"true": 1.0, "false": 0.0}
 
@@ -174,6 +175,14 @@ def kind_of(name: str, column: Any, *, width: int, trend: bool, category: bool =
         time = Number.learned(_told(name, seconds))
         return Date(time.settings() if trend else None)
     different, texts = len(column.unique()), column.drop_null()
+    if is_text:
+        commas = [bool(DECIMAL_COMMA.fullmatch(text.strip())) for text in texts.to_pylist()]
+        if any(commas) and right + sum(commas) >= NUMERIC * found:  # 15 is one of 15,13 and 15
+            raise StreamError(
+                f"column {name} holds texts such as {texts[commas.index(True)].as_py()!r:.40}: "
+                f"numbers with a decimal comma? Write them with a point, as 15.13, or hash them as "
+                f"texts with --categories {name}"
+            )
     leave = f"Leave it out with --ignore {name}, or hash it all the same with --categories {name}"
     if found >= SEVERAL and different > IDENTIFYING * found:
         raise StreamError(

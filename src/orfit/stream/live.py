@@ -13,16 +13,18 @@ REFRESH = 0.25  # seconds
 
 
 class Quiet:
-    """Notices alone, as they come, on stderr."""
+    """How it begins, and notices as they come, on stderr."""
 
-    def __init__(self, console: Any) -> None:
-        """console: rich's, of stderr."""
-        self.console = console
+    def __init__(self, console: Any, terse: bool = False) -> None:
+        """console: rich's, of stderr. terse: notices alone."""
+        self.console, self.terse = console, terse
 
     def waiting(self, rows: int, wanted: int) -> None:
         """Nothing is said."""
 
     def begun(self, session: Session, again: bool) -> None:
+        if self.terse:
+            return
         if again:
             self.console.print(f"goes on after {session.rows:,} rows", highlight=False)
         else:
@@ -45,8 +47,8 @@ class Quiet:
 class Machine(Quiet):
     """One line of JSON on stdout for every so many rows."""
 
-    def __init__(self, console: Any, every: int) -> None:
-        super().__init__(console)
+    def __init__(self, console: Any, every: int, terse: bool = False) -> None:
+        super().__init__(console, terse)
         self.every, self._said = every, 0
 
     def learned(self, session: Session, share: float | None) -> None:

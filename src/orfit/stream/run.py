@@ -127,14 +127,15 @@ class Reading:
     def __init__(self, file: int, mark: int | None, live: bool) -> None:
         self.file, self.mark, self.live = file, mark, live
         self.blocks: deque[Block] = deque()
+        self.ended = False  # nothing more will come
 
     @property
     def rows(self) -> int:
         return sum(len(block) for block in self.blocks)
 
-    def parts(self, session: Session, end: bool = False) -> Iterator[Part]:
-        """Those that can be learned now; end: nothing more will come."""
-        while self.blocks and (end or self.live or self.rows > session.piece):
+    def parts(self, session: Session) -> Iterator[Part]:
+        """Those that can be learned now."""
+        while self.blocks and (self.ended or self.live or self.rows > session.piece):
             part, rows, piece = list[Block](), 0, session.piece
             while self.blocks and rows < piece:
                 block = self.blocks.popleft()
@@ -160,6 +161,7 @@ class Run:
         self.files = [File(path, Source.of([path], format, delimiter)) for path in paths]
         self.view, self.saving, self.signals = view, saving, Signals()
         self.session: Session | None = None
+        self.saved: int | None = None  # after how many rows it was saved last, by this run
         self._sizes = [None if f.live else os.path.getsize(f.path) for f in self.files]
 
     def learn(self, session: Session | None, choice: Choice, options: Setup) -> Session:
@@ -185,6 +187,7 @@ class Run:
         bookmarks = self.session.bookmarks if self.session else Bookmarks()
         if self.session:
             self.view.begun(self.session, again=True)
+        bookmarks.expect([file.path for file in self.files if not file.live])
         first: list[Reading] = []  # what is read before it is known how to learn it
         for index, file in enumerate(self.files):
             mark = None if file.live else self._found(file.path, bookmarks)
@@ -199,19 +202,22 @@ class Run:
                     if count < options.warmup:
                         continue
                     self._begin([*first, reading], choice, options, bookmarks)
-                    self._learn_all(first)
                     if not file.live:  # now it is known what is numbers, which is read faster
                         blocks = file.source.blocks(block.end, **self._hints())
-                self._learn_parts(reading)
+                self._learn_parts([*first, reading])
+                first.clear()
                 if self.signals.came is not None:
                     return
+            reading.ended = True
             if self.session is None:
                 first.append(reading)
             elif self.signals.came is None:
-                self._learn_parts(reading, end=True)
+                self._learn_parts([reading])
+            if self.signals.came is not None:
+                break
         if self.session is None and any(reading.rows for reading in first):
             self._begin(first, choice, options, bookmarks)
-            self._learn_all(first)
+            self._learn_parts(first)
 
     def _found(self, path: str, bookmarks: Bookmarks) -> int:
         known = len(bookmarks.files), bookmarks.named(path)
@@ -239,23 +245,24 @@ class Run:
         self.session.bookmarks = bookmarks
         self.view.begun(self.session, again=False)
 
-    def _learn_all(self, readings: list[Reading]) -> None:
-        for reading in readings:
-            self._learn_parts(reading, end=True)
+    def _learn_parts(self, readings: Sequence[Reading]) -> None:
+        """Learn what can be learned now; after a signal, only to the end of what is under way.
 
-    def _learn_parts(self, reading: Reading, end: bool = False) -> None:
+        But what was read from a pipe cannot be read again: that is learned, and what came before.
+        """
         assert self.session is not None
-        for part in reading.parts(self.session, end):
-            for text in self.session.learn(part.blocks):
+        session, gone = self.session, any(reading.live for reading in readings)
+        for part in (part for reading in readings for part in reading.parts(session)):
+            for text in session.learn(part.blocks):
                 self.view.notice(text)
             self._changed = True
             if part.mark is not None:
                 path = self.files[part.file].path
-                self.session.bookmarks.put(part.mark, path, part.end)
-            self.view.learned(self.session, self._share(part.file, part.end))
+                session.bookmarks.put(part.mark, path, part.end)
+            self.view.learned(session, self._share(part.file, part.end))
             if self._due():
                 self._save()
-            if self.signals.came is not None:
+            if self.signals.came is not None and not gone:
                 return
 
     def _share(self, index: int, position: Position) -> float | None:
@@ -279,6 +286,7 @@ class Run:
             return
         saved.save(session, path)
         self._saved_at, self._rows_saved = time.monotonic(), session.rows
+        self.saved = session.rows
         self.view.saved(session, path)
 
 

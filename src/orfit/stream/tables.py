@@ -75,11 +75,11 @@ def scores(session: Session) -> Any:
 def facts(session: Session) -> list[tuple[str, str]]:
     """What else is to be known of it, as names and values."""
     learner, health = session.learner, session.learner.health()
-    told = [("rows", f"{session.rows:,}")]
+    rows, aside = session.rows, session.held.count
+    parts = f": {rows - aside:,} learned, {aside:,} held out" if aside else ""
+    told = [("rows", f"{rows:,}{parts}")]
     if session.skipped:
         told.append(("skipped", f"{session.skipped:,}"))
-    if session.held.count:
-        told.append(("held out", f"{session.held.count:,}"))
     if session.classify:
         told.append(("classes", f"{session.encoding.target.count}"))
     else:

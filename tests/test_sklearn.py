@@ -299,6 +299,7 @@ MODELS = {
     "few": (ORFitRegressor(forgetting="auto"), FEW - 200),
     "directions": (ORFitRegressor(**RANDOM), 0),
     "single": (ORFitRegressor(dtype=np.float32, memory=1), 0),
+    "single features": (ORFitRegressor(dtype=np.float32, **RANDOM), 0),
     "targets": (ORFitRegressor(), 2),
     "classes": (ORFitClassifier(), 3),
     "fading": (ORFitClassifier(forgetting="auto"), 3),
@@ -477,3 +478,38 @@ def test_without_noise_it_interpolates(rng):
     X = rng.standard_normal((8, 20))
     y = rng.standard_normal(8)
     np.testing.assert_allclose(ORFitRegressor(noise=0).fit(X, y).predict(X), y, atol=1e-8)
+
+
+def test_nothing_changes_where_a_number_is_none_in_these_units(rng):
+    X = rng.standard_normal((400, 2)) * 1e-200
+    model = ORFitClassifier().fit(X, X[:, 0] > 0)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="X, in units of the first rows, must be finite"):
+        model.partial_fit([[0.0, 0.0], [1e200, 0.0]], [True, 2])
+    assert model.classes_.tolist() == [False, True]
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+def test_a_decision_that_fails_leaves_what_was_decided(amounts, monkeypatch):
+    X, y = amounts
+    model = ORFitRegressor().fit(X[:20], y[:20])
+    scaled = model._learned.scaled
+    calls = []
+
+    def fails(self, rows):
+        calls.append(len(rows))
+        raise MemoryError
+
+    learn = type(scaled).learn
+    monkeypatch.setattr(
+        type(scaled), "learn", lambda self, rows: (learn if self is scaled else fails)(self, rows)
+    )
+    with pytest.raises(MemoryError):
+        model.partial_fit(X[20:50], y[20:50])
+    monkeypatch.undo()
+    assert calls == [40]
+    assert model._learned.scaled is scaled
+    model = pickle.loads(pickle.dumps(model))
+    model.partial_fit(X[40:FEW], y[40:FEW])
+    again = ORFitRegressor().fit(X[:20], y[:20]).partial_fit(X[20:FEW], y[20:FEW])
+    np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-9)

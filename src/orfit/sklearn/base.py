@@ -92,15 +92,21 @@ class Estimator(BaseEstimator):
         return hasattr(self, "_learned")
 
     def _learn(
-        self, X: Any, Y: Array, sample_weight: object, heads: int | None, anew: bool
+        self,
+        X: Any,
+        Y: Array,
+        sample_weight: object,
+        heads: int | None,
+        anew: bool,
+        names: Array | None = None,
     ) -> None:
-        """Learn rows, after those before, or as the first ones."""
+        """Learn rows, after those before, or as the first ones. names: the class of each head."""
         rows = Rows(X, Y, _weights(sample_weight, len(Y)))
         if anew:
-            begun = Learned.begun(self._settings(X), rows, heads, self._amounts)
+            begun = Learned.begun(self._settings(X), rows, heads, self._amounts, names)
             self._learned, self.updates_ = begun
         else:
-            self.updates_ = self._learned.learn(rows)
+            self.updates_ = self._learned.learn(rows, names)
 
     def _linear(self) -> tuple[Array, Array]:
         """Coefficients, q×d, and intercepts."""

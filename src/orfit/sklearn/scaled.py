@@ -67,6 +67,16 @@ class Scaled:
         classes = None if amounts else Discriminant(rows.Y.shape[1], _orderless(learner))
         return cls(settings, inputs, targets, kind, learner, long, classes)
 
+    def check(self, rows: Rows) -> None:
+        """Raise where a number of these rows, scaled, is none: before anything has changed."""
+        for part in rows.blocks():
+            with np.errstate(over="ignore"):  # found as inf
+                X = self.inputs.applied(part.X).astype(self.settings.dtype)
+                Y = (part.Y[:, : self.outputs] - self.targets.mean) / self.targets.unit
+                Y = Y.astype(self.settings.dtype)
+            door.check_finite("X, in units of the first rows,", X)
+            door.check_finite("y, in units of the first rows,", Y)
+
     def learn(self, rows: Rows) -> Updates:
         """Predict each row, then learn it. What is told is in the units of the targets."""
         one = self.learner.model.heads is None
@@ -74,7 +84,13 @@ class Scaled:
         for part in rows.blocks(self.learner.model.size):
             phi, Y = self._phi(part.X), self.targets.applied(part.Y)
             before = self.learner.seen
-            updates = self.learner.learn_each(phi, Y[:, 0] if one else Y, weight=part.weight)
+            try:
+                updates = self.learner.learn_each(phi, Y[:, 0] if one else Y, weight=part.weight)
+            except BaseException:  # those before have been learned, and nothing is told of them
+                if self.classes is not None:
+                    begun = part.begun(self.learner.seen - before)
+                    self.classes.count(begun.Y, begun.counts, self.learner.forgetting)
+                raise
             if self.classes is not None:
                 self.classes.see(updates, Y, part.counts, self.learner.forgetting, before)
             told.append(self._in_units(updates))
@@ -95,10 +111,10 @@ class Scaled:
 
     def grow(self, heads: int) -> None:
         """More targets, which were 0 so far."""
+        targets = self.targets.grown(heads)
+        classes = None if self.classes is None else self.classes.grown(heads)
         self.learner.grow(heads=heads)
-        self.targets = self.targets.grown(heads)
-        if self.classes is not None:
-            self.classes.grow(heads)
+        self.targets, self.classes = targets, classes
 
     @property
     def outputs(self) -> int:

@@ -61,7 +61,8 @@ class Scaled:
 
         def parts() -> Iterator[Rows]:
             for part in rows.blocks(size):
-                yield replace(part, X=kind.make(inputs.applied(part.X)))
+                Y = targets.applied(part.Y)
+                yield replace(part, X=kind.make(inputs.applied(part.X)), Y=Y)
 
         learner, long = settings.learner(size, heads, parts)
         classes = None if amounts else Discriminant(rows.Y.shape[1], _orderless(learner))
@@ -97,7 +98,11 @@ class Scaled:
         return Updates.joined(told, rows.Y[:, 0] if one else rows.Y)
 
     def predict(self, X: Any, std: bool = False) -> tuple[Array, Array | None]:
-        """f, n×q; and, where it is asked for, the standard deviation of a label there."""
+        """f, n×q; and, where it is asked for, the standard deviation of a label there.
+
+        That is infinite while a single row is all the intercept has come from: it tells none.
+        """
+        known = self.learner.seen > self.settings.fit_intercept
         made: list[Array] = []
         spread: list[Array] = []
         for some in slices(X, self.learner.model.size):
@@ -106,7 +111,8 @@ class Scaled:
             F, s = found if std else (found, None)
             made.append(self.targets.undone(F.reshape(len(phi), -1)))
             if s is not None:
-                spread.append(s.reshape(len(phi), -1) * self.targets.unit)
+                s = s.reshape(len(phi), -1) * self.targets.unit
+                spread.append(s if known else np.full_like(s, np.inf))
         return np.vstack(made), np.vstack(spread) if std else None
 
     def grow(self, heads: int) -> None:
@@ -150,12 +156,14 @@ class Scaled:
         unit, mean = self.targets.unit, self.targets.mean
         one = self.learner.model.heads is None
         unit, mean = (unit[0], mean[0]) if one else (unit, mean)
+        with np.errstate(over="ignore"):  # of labels beyond 1e154 the variance is infinite
+            variance = updates.variance * unit**2 if one else updates.variance
         return replace(
             updates,
             prediction=updates.prediction * unit + mean,
             residual=updates.residual * unit,
             conflict=updates.conflict * unit,
-            variance=updates.variance * unit**2 if one else updates.variance,
+            variance=variance,
         )
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:

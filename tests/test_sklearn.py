@@ -299,6 +299,7 @@ MODELS = {
     "few": (ORFitRegressor(forgetting="auto"), FEW - 200),
     "directions": (ORFitRegressor(**RANDOM), 0),
     "single": (ORFitRegressor(dtype=np.float32, memory=1), 0),
+    "single features": (ORFitRegressor(dtype=np.float32, **RANDOM), 0),
     "targets": (ORFitRegressor(), 2),
     "classes": (ORFitClassifier(), 3),
     "fading": (ORFitClassifier(forgetting="auto"), 3),
@@ -441,11 +442,13 @@ def test_the_tools_of_scikit_learn(diabetes):
 @pytest.mark.parametrize(
     ("settings", "match"),
     [
-        ({"memory": 0}, "memory must be at least 1"),
+        ({"memory": 0}, "^memory must be at least 1"),
         ({"noise": "much"}, 'noise must be a number or "auto"'),
-        ({"noise": -1}, "noise must not be negative"),
+        ({"noise": None}, '^noise must be a number or "auto"; it is None'),
+        ({"gamma": "mean"}, '^gamma must be a number or "median"'),
+        ({"noise": -1}, "^noise must not be negative"),
         ({"forgetting": 0}, r"forgetting must be in \(0, 1\]"),
-        ({"features": "waves"}, "features must be one of fourier, relu"),
+        ({"features": "waves"}, 'features must be None, "fourier" or "relu"'),
         ({"features": "fourier", "gamma": 0}, "gamma must be positive"),
         ({"dtype": int}, "dtype must be None, float32 or float64"),
         ({"fit_intercept": 1}, "fit_intercept must be True or False"),
@@ -477,3 +480,125 @@ def test_without_noise_it_interpolates(rng):
     X = rng.standard_normal((8, 20))
     y = rng.standard_normal(8)
     np.testing.assert_allclose(ORFitRegressor(noise=0).fit(X, y).predict(X), y, atol=1e-8)
+
+
+def refuse_after(rows, model, monkeypatch):
+    """Let the learner be stopped, by a signal for instance, when it has learned so many rows."""
+    kind = type(model.learner_)
+    learn_each = kind.learn_each
+
+    def stopped(self, X, Y, weight=None):
+        learn_each(self, X[:rows], Y[:rows], None if weight is None else weight[:rows])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(kind, "learn_each", stopped)
+
+
+def test_a_class_keeps_its_name_where_learning_stops(rng, monkeypatch):
+    X = rng.standard_normal((400, 2)) + np.repeat([[0.0, 0.0], [9.0, 0.0]], 200, axis=0)
+    model = ORFitClassifier().fit(X, np.repeat(["b", "a"], 200))
+    refuse_after(5, model, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(rng.standard_normal((20, 2)), ["lost"] * 20)
+    monkeypatch.undo()
+    assert model.classes_.tolist() == ["a", "b", "lost"]
+    later = rng.standard_normal((200, 2)) - [0, 9]
+    model.partial_fit(later, ["found"] * 200)
+    for each in (model, pickle.loads(pickle.dumps(model))):
+        assert each.classes_.tolist() == ["a", "b", "found", "lost"]
+        assert np.mean(each.predict(later) == "found") > 0.95
+        assert np.mean(each.predict(X) == np.repeat(["b", "a"], 200)) > 0.95
+
+
+def test_nothing_changes_where_a_number_is_none_in_these_units(rng):
+    X = rng.standard_normal((400, 2)) * 1e-200
+    model = ORFitClassifier().fit(X, X[:, 0] > 0)
+    before = model.predict_proba(X)
+    with pytest.raises(ValueError, match="X, in units of the first rows, must be finite"):
+        model.partial_fit([[0.0, 0.0], [1e200, 0.0]], [True, 2])
+    assert model.classes_.tolist() == [False, True]
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+
+
+@pytest.mark.parametrize("start", [20, 400])
+def test_rows_that_were_learned_before_it_stopped_are_counted(rng, start, monkeypatch):
+    """Whether first rows are still kept or not; a row without weight is none."""
+    X = rng.standard_normal((start, 2))
+    model = ORFitClassifier(noise=1.0).fit(X, X[:, 0] > 0)
+    more, weight = rng.standard_normal((16, 2)), np.ones(16)
+    weight[3] = 0
+    refuse_after(8, model, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        model.partial_fit(more, more[:, 0] > 0, sample_weight=weight)
+    learned = model._learned
+    assert learned.scaled.classes.rows == model.learner_.seen == start + 7
+    assert learned.first is None if start == 400 else len(learned.first) == start + 8
+    expected = np.append(X[:, 0] > 0, np.delete(more[:8, 0] > 0, 3))
+    assert learned.scaled.classes.labels.tolist() == [np.sum(~expected), np.sum(expected)]
+
+
+def test_a_decision_that_fails_leaves_what_was_decided(amounts, monkeypatch):
+    X, y = amounts
+    model = ORFitRegressor().fit(X[:20], y[:20])
+    scaled = model._learned.scaled
+    calls = []
+
+    def fails(self, rows):
+        calls.append(len(rows))
+        raise MemoryError
+
+    learn = type(scaled).learn
+    monkeypatch.setattr(
+        type(scaled), "learn", lambda self, rows: (learn if self is scaled else fails)(self, rows)
+    )
+    with pytest.raises(MemoryError):
+        model.partial_fit(X[20:50], y[20:50])
+    monkeypatch.undo()
+    assert calls == [40]
+    assert model._learned.scaled is scaled
+    model = pickle.loads(pickle.dumps(model))
+    model.partial_fit(X[40:FEW], y[40:FEW])
+    again = ORFitRegressor().fit(X[:20], y[:20]).partial_fit(X[20:FEW], y[20:FEW])
+    np.testing.assert_allclose(model.predict(X), again.predict(X), rtol=1e-9)
+
+
+def test_weights_that_add_up_to_one_do_no_harm(amounts):
+    """Only how they compare matters then: the fit is that of weights whose mean is 1."""
+    X, y = amounts
+    weight = np.random.default_rng(2).uniform(0.1, 1.9, len(y))
+    weight /= weight.mean()
+    plain = ORFitRegressor().fit(X, y, weight)
+    for total in (1.0, 30.0):
+        model = ORFitRegressor().fit(X, y, weight * total / len(y))
+        np.testing.assert_allclose(model.predict(X), plain.predict(X), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"noise": 3.0}, {"memory": 7}, {"gamma": 0.5}, {"dtype": "float32"}, {"random_state": 5}],
+)
+def test_a_setting_that_came_too_late_is_refused(amounts, change):
+    X, y = amounts
+    model = ORFitRegressor(**RANDOM).fit(X[:50], y[:50])
+    before = model.get_params()
+    model.set_params(**change)
+    with pytest.raises(ValueError, match=f"^{next(iter(change))} was set after rows"):
+        model.partial_fit(X[50:60], y[50:60])
+    assert model.learner_.seen == 50
+    model.set_params(**before).partial_fit(X[50:60], y[50:60])
+    model.set_params(**change).fit(X[:50], y[:50])
+
+
+def test_one_row_tells_no_deviation():
+    model = ORFitRegressor().partial_fit([[1.0]], [2.0])
+    assert model.predict([[1.0], [5.0]], return_std=True)[1].tolist() == [np.inf, np.inf]
+    std = model.partial_fit([[2.0]], [3.0]).predict([[1.0]], return_std=True)[1]
+    assert 0 < std[0] < np.inf
+
+
+@pytest.mark.parametrize("size", [2.0**530, 2.0**-530])
+def test_units_may_be_as_large_as_numbers(amounts, size):
+    X, y = amounts
+    plain = ORFitRegressor().fit(X, y).predict(X)
+    model = ORFitRegressor().fit(X * size, y * size)
+    np.testing.assert_array_equal(model.predict(X * size) / size, plain)

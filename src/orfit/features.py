@@ -91,7 +91,8 @@ class Drawn:
 
     def make(self, X: Array) -> Array:
         d = X.shape[1]
-        if self._drawn is None:
+        if self._drawn is None or self._drawn[0].dtype != X.dtype:
+            # As precise as these rows, whatever came before: so made again they are the same.
             omega, b = self.draw(np.random.default_rng(self.seed), d)
             self._drawn = omega.astype(X.dtype), b.astype(X.dtype)
         omega, b = self._drawn

@@ -1,6 +1,7 @@
 """What the regressor and the classifier share: parameters, the door, saving."""
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,24 @@ class Estimator(BaseEstimator):
             raise ValueError(f"dtype must be None, float32 or float64; it is {self.dtype!r}")
         return Setup.of(given | {"seed": int(seed), "dtype": dtype.name})
 
+    def _check_settings(self) -> None:
+        """Raise where a parameter is no longer what rows so far were learned with."""
+        began, given = self._learned.scaled.settings, self.get_params()
+        seed, dtype = given.pop("random_state"), given.pop("dtype")
+        given |= {"seed": began.seed, "dtype": began.dtype}
+        if dtype is not None:
+            given["dtype"] = np.dtype(dtype).name
+        if isinstance(seed, int | np.integer) and began.features is not None:  # else nobody knows
+            given["seed"] = int(check_random_state(seed).randint(SEEDS))
+        now, before = asdict(Setup.of(given)), asdict(began)
+        for name in now:
+            if now[name] != before[name]:
+                said = "random_state" if name == "seed" else name
+                raise ValueError(
+                    f"{said} was set after rows had been learned, and partial_fit cannot change "
+                    "what they were learned with: set it back, or call fit to begin anew"
+                )
+
     def _inputs(self, X: Any, **settings: Any) -> Any:
         """X, or X and y, as scikit-learn checks them: names and number of columns, too."""
         # In one order, so that frames round as arrays do.
@@ -92,15 +111,22 @@ class Estimator(BaseEstimator):
         return hasattr(self, "_learned")
 
     def _learn(
-        self, X: Any, Y: Array, sample_weight: object, heads: int | None, anew: bool
+        self,
+        X: Any,
+        Y: Array,
+        sample_weight: object,
+        heads: int | None,
+        anew: bool,
+        names: Array | None = None,
     ) -> None:
-        """Learn rows, after those before, or as the first ones."""
+        """Learn rows, after those before, or as the first ones. names: the class of each head."""
         rows = Rows(X, Y, _weights(sample_weight, len(Y)))
         if anew:
-            begun = Learned.begun(self._settings(X), rows, heads, self._amounts)
+            begun = Learned.begun(self._settings(X), rows, heads, self._amounts, names)
             self._learned, self.updates_ = begun
         else:
-            self.updates_ = self._learned.learn(rows)
+            self._check_settings()
+            self.updates_ = self._learned.learn(rows, names)
 
     def _linear(self) -> tuple[Array, Array]:
         """Coefficients, q×d, and intercepts."""

@@ -34,7 +34,6 @@ class ORFitClassifier(ClassifierMixin, Estimator):
     """
 
     _amounts = False
-    _heads: Array  # the class of each head, in the order in which they came
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ORFitClassifier":
         """Forget everything, and learn these rows.
@@ -90,6 +89,13 @@ class ORFitClassifier(ClassifierMixin, Estimator):
         return self._by_class((bias @ A + b).astype(bias.dtype))
 
     @property
+    def _heads(self) -> Array:
+        """The class of each head, in the order in which they came."""
+        names = self._learned.names
+        assert names is not None
+        return names
+
+    @property
     def _rule(self) -> tuple[Array, Array]:
         return self._learned.scaled.rule()
 
@@ -111,8 +117,7 @@ class ORFitClassifier(ClassifierMixin, Estimator):
         for more in (y,) if classes is None else (classes, y):
             heads = _with(heads, np.unique(np.asarray(more)))
         Y = (y[:, None] == heads).astype(np.float64)
-        self._learn(X, Y, sample_weight, len(heads), anew)
-        self._heads = heads
+        self._learn(X, Y, sample_weight, len(heads), anew, heads)
         return self
 
 

@@ -41,12 +41,11 @@ class Discriminant:
 
     def see(self, updates: Updates, Y: Array, counts: Array, fading: float, before: int) -> None:
         """Take note of rows that were learned. before: how many there had been."""
+        self.count(Y, counts, fading)
         some = counts > 0
-        residual, Y, counts = updates.residual[some], Y[some], counts[some]
+        residual, counts = updates.residual[some], counts[some]
         stay = np.full(len(counts), fading)
         left, weight = _fading(stay)
-        self.labels = left * self.labels + (weight * counts) @ Y
-        self.rows = left * self.rows + float(weight @ counts)
         if self.exact:
             beside = 1 / updates.variance[some]
         else:
@@ -56,6 +55,14 @@ class Discriminant:
         shares = (weight * beside)[:, None] * residual
         self.products = left * self.products + residual.T @ shares
         self.mass = left * self.mass + float(weight @ counts)
+
+    def count(self, Y: Array, counts: Array, fading: float) -> None:
+        """Take note of the classes of rows alone, where nothing is told of residuals."""
+        some = counts > 0
+        Y, counts = Y[some], counts[some]
+        left, weight = _fading(np.full(len(counts), fading))
+        self.labels = left * self.labels + (weight * counts) @ Y
+        self.rows = left * self.rows + float(weight @ counts)
 
     def rule(self, unsure: float = 0.0) -> tuple[Array, Array]:
         """A, b so that f A + b are the classes' logarithms. unsure: by what share w adds to Σ.
@@ -71,10 +78,12 @@ class Discriminant:
         within = ((apart - sigma) @ A).diagonal() / pi
         return A, np.log(pi) - pi @ A - within / 2
 
-    def grow(self, classes: int) -> None:
-        """More classes, of which there was no row yet."""
-        more = (0, classes - len(self.labels))
-        self.labels, self.products = np.pad(self.labels, more), np.pad(self.products, more)
+    def grown(self, classes: int) -> "Discriminant":
+        """With more classes, of which there was no row yet."""
+        made, more = Discriminant(classes, self.exact), (0, classes - len(self.labels))
+        made.labels, made.products = np.pad(self.labels, more), np.pad(self.products, more)
+        made.rows, made.mass = self.rows, self.mass
+        return made
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays = {"classes.labels": self.labels, "classes.products": self.products}

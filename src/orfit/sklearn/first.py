@@ -25,29 +25,54 @@ class Learned:
     stream begins with one row or with hundreds, and not at all how it goes on.
     """
 
-    def __init__(self, scaled: Scaled, amounts: bool, first: Rows | None = None) -> None:
-        """amounts: whether targets have units. first: those that decided, where they are few."""
-        self.scaled, self.amounts = scaled, amounts
+    def __init__(
+        self,
+        scaled: Scaled,
+        amounts: bool,
+        first: Rows | None = None,
+        names: Array | None = None,
+    ) -> None:
+        """amounts: whether targets have units. first: those that decided, where they are few.
+
+        names: the class of each head, in the order in which they came.
+        """
+        self.scaled, self.amounts, self.names = scaled, amounts, names
         self.first, self.by = first, 0 if first is None else len(first)
 
     @classmethod
     def begun(
-        cls, settings: Setup, rows: Rows, heads: int | None, amounts: bool
+        cls,
+        settings: Setup,
+        rows: Rows,
+        heads: int | None,
+        amounts: bool,
+        names: Array | None = None,
     ) -> tuple["Learned", Updates]:
         """With the first call's rows, which are learned, too."""
         scaled = Scaled.decided(settings, rows, heads, amounts)
-        made = cls(scaled, amounts, _few(rows))
+        made = cls(scaled, amounts, _few(rows), names)
         return made, scaled.learn(rows)
 
-    def learn(self, rows: Rows) -> Updates:
-        """Predict each row, then learn it."""
+    def learn(self, rows: Rows, names: Array | None = None) -> Updates:
+        """Predict each row, then learn it. names: the classes, those before and maybe more.
+
+        Where an exception ends it, the rows before have been learned, and classes stay.
+        """
+        self.scaled.check(rows)
         if rows.Y.shape[1] > self.scaled.outputs:
             self.scaled.grow(rows.Y.shape[1])
+            self.names = names
         told, done = [], 0
         while self.first is not None and done < len(rows):
             wanted = 2 * self.by - len(self.first)
             part = rows[done : done + wanted]
-            told.append(self.scaled.learn(part))
+            before = self.scaled.learner.seen
+            try:
+                told.append(self.scaled.learn(part))
+            except BaseException:
+                begun = part.begun(self.scaled.learner.seen - before)
+                self.first = self.first.followed_by(begun)
+                raise
             self.first, done = self.first.followed_by(part), done + len(part)
             if len(part) == wanted:
                 self._decide_again(self.first)
@@ -57,9 +82,9 @@ class Learned:
 
     def _decide_again(self, first: Rows) -> None:
         heads = self.scaled.learner.model.heads
-        self.scaled = Scaled.decided(self.scaled.settings, first, heads, self.amounts)
-        self.scaled.learn(first)
-        self.first, self.by = _few(first), len(first)
+        scaled = Scaled.decided(self.scaled.settings, first, heads, self.amounts)
+        scaled.learn(first)
+        self.scaled, self.first, self.by = scaled, _few(first), len(first)
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
         arrays, header = self.scaled.state()
@@ -87,7 +112,7 @@ class Learned:
             arranged(own, {f"first.{name}": of_it for name, of_it in sides.items()})
             made.first = Rows(own["first.X"], own["first.Y"], own["first.weight"])
             made.by = values["by"]
-            if not 0 < made.by <= len(made.first) < 2 * made.by:
+            if not 0 < made.by <= len(made.first) <= 2 * made.by:
                 raise ValueError(f"{len(made.first)} first rows were not decided by {made.by}")
             if made.first.counts.min() < 0:
                 raise ValueError("a weight is negative")
@@ -97,11 +122,13 @@ class Learned:
         """A pickle, or a copy, has what a file has: no room to work in, and no features."""
         arrays, header = self.state()
         held = {name: np.array(array, order="K") for name, array in arrays.items()}
-        return _unpickled, (held, json.dumps(header, allow_nan=False))
+        return _unpickled, (held, json.dumps(header, allow_nan=False), self.names)
 
 
-def _unpickled(arrays: dict[str, Array], header: str) -> Learned:
-    return Learned.restored(arrays, json.loads(header))
+def _unpickled(arrays: dict[str, Array], header: str, names: Array | None) -> Learned:
+    made = Learned.restored(arrays, json.loads(header))
+    made.names = names
+    return made
 
 
 def _few(rows: Rows) -> Rows | None:

@@ -54,7 +54,11 @@ class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         return self._update(X, y, sample_weight, anew=not self._began)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """The targets of rows; with `return_std` the pair of them and their standard deviations."""
+        """The targets of rows; with `return_std` the pair of them and their standard deviations.
+
+        With an intercept, one row says nothing of how far others lie from it: until there is a
+        second one, the deviation is infinite.
+        """
         F, std = self._predicted(X, return_std)
         return self._shaped(F) if std is None else (self._shaped(F), self._shaped(std))
 

@@ -35,6 +35,12 @@ class Rows:
     def mass(self) -> float:
         return float(self.counts.sum())
 
+    def begun(self, learned: int) -> "Rows":
+        """The first of them, of which so many were learned: those of weight 0 never are."""
+        if not learned:
+            return self[:0]
+        return self[: int(np.flatnonzero(self.counts > 0)[learned - 1]) + 1]
+
     def blocks(self, width: int = 1) -> Iterator["Rows"]:
         """The same, dense, some at a time. width: of what is made of each, where that is wider."""
         for rows in slices(self.X, width):

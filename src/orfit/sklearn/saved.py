@@ -47,7 +47,7 @@ def state(estimator: Any) -> tuple[dict[str, Array], dict[str, Any]]:
     """Arrays and plain values from which `load` makes it again."""
     arrays, learned = estimator._learned.state()
     names = getattr(estimator, "feature_names_in_", None)
-    classes = getattr(estimator, "_heads", None)
+    classes = estimator._learned.names
     return arrays, {
         "kind": type(estimator).__name__,
         "version": __version__,
@@ -114,7 +114,7 @@ def _restored(arrays: dict[str, Array], header: dict[str, Any]) -> Any:
     if classes is not None:
         if len(classes) != q:
             raise ValueError(f"{len(classes)} classes were not learned with {q} targets")
-        estimator._heads = classes
+        learned.names = classes
     columns = values["columns"]
     if columns is not None:
         if len(columns) != d:

@@ -25,13 +25,18 @@ class Scale:
         value has that for its unit, and 1 where that is 0.
         """
         width = (rows.Y if targets else rows.X).shape[1]
-        mean, square = np.zeros(width), np.zeros(width)
+        mean, square, largest = np.zeros(width), np.zeros(width), np.zeros(width)
+        for part in rows.blocks():
+            largest = np.maximum(largest, np.abs(part.Y if targets else part.X).max(axis=0))
+        # A power of two, by which to divide rounds nothing: so that squares are finite.
+        size = np.ldexp(1.0, np.frexp(np.where(largest > 0, largest, 1.0))[1] - 1)
         if centred:
             for part in rows.blocks():
-                mean += part.counts @ (part.Y if targets else part.X) / rows.mass
+                mean += part.counts @ ((part.Y if targets else part.X) / size) / rows.mass
         for part in rows.blocks():
-            square += part.counts @ ((part.Y if targets else part.X) - mean) ** 2 / rows.mass
-        unit = np.sqrt(square)
+            off = (part.Y if targets else part.X) / size - mean
+            square += part.counts @ off**2 / rows.mass
+        mean, unit = mean * size, np.sqrt(square) * size
         unit = np.where(unit > CONSTANT * np.abs(mean), unit, np.abs(mean))
         return cls(mean, np.where(unit > 0, unit, 1.0))
 

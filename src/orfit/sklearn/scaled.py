@@ -61,11 +61,22 @@ class Scaled:
 
         def parts() -> Iterator[Rows]:
             for part in rows.blocks(size):
-                yield replace(part, X=kind.make(inputs.applied(part.X)))
+                Y = targets.applied(part.Y)
+                yield replace(part, X=kind.make(inputs.applied(part.X)), Y=Y)
 
         learner, long = settings.learner(size, heads, parts)
         classes = None if amounts else Discriminant(rows.Y.shape[1], _orderless(learner))
         return cls(settings, inputs, targets, kind, learner, long, classes)
+
+    def check(self, rows: Rows) -> None:
+        """Raise where a number of these rows, scaled, is none: before anything has changed."""
+        for part in rows.blocks():
+            with np.errstate(over="ignore"):  # found as inf
+                X = self.inputs.applied(part.X).astype(self.settings.dtype)
+                Y = (part.Y[:, : self.outputs] - self.targets.mean) / self.targets.unit
+                Y = Y.astype(self.settings.dtype)
+            door.check_finite("X, in units of the first rows,", X)
+            door.check_finite("y, in units of the first rows,", Y)
 
     def learn(self, rows: Rows) -> Updates:
         """Predict each row, then learn it. What is told is in the units of the targets."""
@@ -74,14 +85,24 @@ class Scaled:
         for part in rows.blocks(self.learner.model.size):
             phi, Y = self._phi(part.X), self.targets.applied(part.Y)
             before = self.learner.seen
-            updates = self.learner.learn_each(phi, Y[:, 0] if one else Y, weight=part.weight)
+            try:
+                updates = self.learner.learn_each(phi, Y[:, 0] if one else Y, weight=part.weight)
+            except BaseException:  # those before have been learned, and nothing is told of them
+                if self.classes is not None:
+                    begun = part.begun(self.learner.seen - before)
+                    self.classes.count(begun.Y, begun.counts, self.learner.forgetting)
+                raise
             if self.classes is not None:
                 self.classes.see(updates, Y, part.counts, self.learner.forgetting, before)
             told.append(self._in_units(updates))
         return Updates.joined(told, rows.Y[:, 0] if one else rows.Y)
 
     def predict(self, X: Any, std: bool = False) -> tuple[Array, Array | None]:
-        """f, n×q; and, where it is asked for, the standard deviation of a label there."""
+        """f, n×q; and, where it is asked for, the standard deviation of a label there.
+
+        That is infinite while a single row is all the intercept has come from: it tells none.
+        """
+        known = self.learner.seen > self.settings.fit_intercept
         made: list[Array] = []
         spread: list[Array] = []
         for some in slices(X, self.learner.model.size):
@@ -90,15 +111,16 @@ class Scaled:
             F, s = found if std else (found, None)
             made.append(self.targets.undone(F.reshape(len(phi), -1)))
             if s is not None:
-                spread.append(s.reshape(len(phi), -1) * self.targets.unit)
+                s = s.reshape(len(phi), -1) * self.targets.unit
+                spread.append(s if known else np.full_like(s, np.inf))
         return np.vstack(made), np.vstack(spread) if std else None
 
     def grow(self, heads: int) -> None:
         """More targets, which were 0 so far."""
+        targets = self.targets.grown(heads)
+        classes = None if self.classes is None else self.classes.grown(heads)
         self.learner.grow(heads=heads)
-        self.targets = self.targets.grown(heads)
-        if self.classes is not None:
-            self.classes.grow(heads)
+        self.targets, self.classes = targets, classes
 
     @property
     def outputs(self) -> int:
@@ -134,12 +156,14 @@ class Scaled:
         unit, mean = self.targets.unit, self.targets.mean
         one = self.learner.model.heads is None
         unit, mean = (unit[0], mean[0]) if one else (unit, mean)
+        with np.errstate(over="ignore"):  # of labels beyond 1e154 the variance is infinite
+            variance = updates.variance * unit**2 if one else updates.variance
         return replace(
             updates,
             prediction=updates.prediction * unit + mean,
             residual=updates.residual * unit,
             conflict=updates.conflict * unit,
-            variance=updates.variance * unit**2 if one else updates.variance,
+            variance=variance,
         )
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -1,8 +1,10 @@
 """What a user may say of an estimator, and what is chosen where nothing is said."""
 
 import math
+import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,7 @@ class Setup:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> "Setup":
         """Raise where a user has said something that cannot be."""
-        return cls(**schema.record(FIELDS)("settings", plain))
+        return cls(**{name: check(name, plain[name]) for name, check in FIELDS.items()})
 
     def kind(self) -> Features:
         """The features, of which nothing is known yet."""
@@ -85,10 +87,20 @@ class Setup:
 
 def _word_or(word: str, check: Any) -> Any:
     def checked(name: str, value: Any) -> Any:
-        if not isinstance(value, str):
-            return check(name, value)
-        if value != word:
-            raise ValueError(f'{name} must be a number or "{word}"; it is {value!r}')
+        if isinstance(value, str) and value == word:
+            return value
+        if isinstance(value, bool) or not isinstance(value, Real | np.ndarray):
+            raise ValueError(f'{name} must be a number or "{word}"; it is {reprlib.repr(value)}')
+        return check(name, value)
+
+    return checked
+
+
+def _none_or(*words: str) -> Any:
+    def checked(name: str, value: Any) -> Any:
+        if value is not None and not (isinstance(value, str) and value in words):
+            known = " or ".join(f'"{word}"' for word in words)
+            raise ValueError(f"{name} must be None, {known}; it is {reprlib.repr(value)}")
         return value
 
     return checked
@@ -98,7 +110,7 @@ FIELDS: Fields = {
     "memory": door.count,
     "noise": _word_or("auto", door.nonnegative),
     "forgetting": _word_or("auto", door.fraction),
-    "features": schema.optional(schema.one_of("fourier", "relu")),
+    "features": _none_or("fourier", "relu"),
     "n_components": door.count,
     "gamma": _word_or("median", door.positive),
     "fit_intercept": door.flag,

@@ -31,6 +31,25 @@ def test_with_many_there_are_as_many_directions_as_were_asked_for():
     assert learner.w.shape == (EXACT * MEMORY + 1, 2)
 
 
+@pytest.mark.parametrize("noise", [0.3, "auto"])
+def test_what_grows_is_exact_up_to_there_and_has_no_more_directions_then(noise):
+    rng = np.random.default_rng(0)
+    most = EXACT * MEMORY
+    X = rng.standard_normal((80, 3 * most))
+    y = X[:, :most] @ rng.standard_normal(most) + rng.standard_normal(80)
+    learner = learner_for(4, None, MEMORY, noise=noise, bias=False, growing=True)
+    learner.learn_each(X[:, :4], y)
+    learner.grow(size=most)
+    learner.learn_each(X[:, :most], y)
+    R = noise if noise == 0.3 else learner.noise
+    phi = np.vstack([np.pad(X[:, :4], ((0, 0), (0, most - 4))), X[:, :most]])
+    ridge = np.linalg.solve(phi.T @ phi + R * np.eye(most), phi.T @ np.append(y, y))
+    np.testing.assert_allclose(learner.w, ridge, rtol=1e-8)
+    learner.grow(size=3 * most)
+    learner.learn_each(X, y)
+    assert learner.memory.rank <= most
+
+
 def test_no_noise_interpolates():
     learner = learner_for(4, None, MEMORY, noise=0, bias=False)
     learner.learn_each(np.eye(4)[:3], [1.0, 2.0, 3.0])

@@ -299,8 +299,10 @@ def test_a_pipeline_may_scale_too():
 @pytest.mark.parametrize(
     ("x", "why"),
     [
-        ({"a": "red"}, "is text: put river.preprocessing.OneHotEncoder"),
+        ({"a": "red"}, "is text: put river.compose.Select"),
         ({"a": float("inf")}, r"x\['a'\] must be finite"),
+        ({"a": 10**400}, r"x\['a'\] must be finite; it is too large"),
+        ({"a": 1.0, "b": 10**400}, r"x\['b'\] must be finite; it is too large"),
         ({"a": [1, 2]}, r"x\['a'\] must be a number"),
         ([1.0, 2.0], "x must be a dictionary of features"),
     ],
@@ -318,10 +320,139 @@ def test_what_is_no_row_is_refused_and_changes_nothing(kind, x, why):
         model.predict_one(x)
 
 
+@pytest.mark.parametrize("y", [None, np.nan, np.float32("nan"), np.datetime64("NaT"), ["a"]])
+def test_what_names_no_class_is_refused_and_changes_nothing(y):
+    model = ORFitClassifier()
+    model.learn_one({"a": 1.0}, "yes")
+    before = pickle.dumps(model)
+    with pytest.raises(ValueError, match="y must name a class"):
+        model.learn_one({"a": 1.0, "new": 2.0}, y)
+    pandas = pytest.importorskip("pandas")
+    frame, labels = pandas.DataFrame({"new": [1.0, 2.0]}), pandas.Series(["b", y], dtype=object)
+    with pytest.raises(ValueError, match="y must name a class"):
+        model.learn_many(frame, labels)
+    assert pickle.dumps(model) == before
+    assert model.predict_one({"a": 1.0}) == "yes"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_row_of_weight_zero_changes_nothing(kind):
+    X, y = problem(20, 2)
+    labels = {ORFitRegressor: y.tolist(), ORFitClassifier: np.sign(y - 7).tolist()}
+    labels = labels.get(kind, [{"y": label} for label in y.tolist()])
+    other = {"new": 1.0} if kind is ORFitMultiTargetRegressor else 50.0
+    model, whole = kind(), kind()
+    for x, label in zip(by_name(X), labels, strict=True):
+        model.learn_one({"x0": 1e6, "late": 1e3}, other if not model._names else label, w=0)
+        model.learn_one(x, label)
+        whole.learn_one(x, label)
+    assert [model.predict_one(x) for x in by_name(X)] == [whole.predict_one(x) for x in by_name(X)]
+    assert list(model._engine.columns.places) == ["x0", "x1"]
+    assert model._names == whole._names
+
+
+def test_units_are_those_of_as_many_rows_as_a_weight_says():
+    X, y = problem(FIRST, 2)
+    w = np.random.default_rng(1).integers(1, 4, FIRST)
+    model = ORFitRegressor()
+    for x, label, count in zip(by_name(X), y.tolist(), w.tolist(), strict=True):
+        model.learn_one(x, label, w=count)
+    assert model.learner is not None
+    rows = np.repeat(X, w, axis=0)
+    np.testing.assert_allclose(model._engine._inputs._scale.mean, rows.mean(axis=0))
+    np.testing.assert_allclose(model._engine._inputs._scale.size, rows.std(axis=0))
+    np.testing.assert_allclose(model._engine._offset, np.repeat(y, w).mean())
+
+
+def test_without_an_intercept_there_is_no_constant():
+    X, y = problem(FIRST + 50, 2)
+    model = learned(ORFitRegressor(fit_intercept=False, noise=0.1), X, y.tolist())
+    assert model.predict_one({"x0": 0.0, "x1": 0.0}) == 0.0
+    Z = X / np.sqrt(np.mean(X[:FIRST] ** 2, axis=0))
+    w = np.linalg.solve(Z.T @ Z + 0.1 * np.eye(2), Z.T @ y)
+    np.testing.assert_allclose(predicted(model, X), Z @ w, rtol=1e-8)
+
+
+def test_it_is_not_sure_of_anything_after_one_row():
+    model = ORFitRegressor()
+    assert model.predict_one({"a": 1.0}, with_dist=True).sigma == np.inf
+    model.learn_one({"a": 1.0}, 3.0)
+    assert model.predict_one({"a": 1.0}, with_dist=True).sigma == np.inf
+    model.learn_one({"a": 2.0}, 5.0)
+    assert 0 < model.predict_one({"a": 1.0}, with_dist=True).sigma < np.inf
+
+
 @pytest.mark.parametrize("y", [None, "one", np.nan, [1.0, 2.0]])
 def test_what_is_no_label_is_refused(y):
     with pytest.raises(ValueError, match="y must"):
         ORFitRegressor().learn_one({"a": 1.0}, y)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_row_that_is_refused_is_the_only_one_that_is_lost(many, monkeypatch):
+    X, y = problem(3 * BLOCK, 3)
+    bad = np.array([10, 50, 100])
+    X[bad, 1] = 1e200
+    model = ORFitRegressor(**PLAIN)
+    each, one = orfit.ORFit.learn_each, orfit.ORFit.learn
+
+    def learn_each(learner, inputs, labels, weight=None):
+        refused = np.flatnonzero(inputs[:, 1] == 1e200)
+        if len(refused):
+            each(learner, inputs[: refused[0] // 2], labels[: refused[0] // 2])
+            raise ValueError("not finite")
+        return each(learner, inputs, labels, weight)
+
+    def learn(learner, x, label, weight=None):
+        if x[1] == 1e200:
+            raise ValueError("not finite")
+        return one(learner, x, label, weight)
+
+    monkeypatch.setattr(orfit.ORFit, "learn_each", learn_each)
+    monkeypatch.setattr(orfit.ORFit, "learn", learn)
+    if many:
+        pandas = pytest.importorskip("pandas")
+        with pytest.raises(ValueError, match="finite"):
+            model.learn_many(pandas.DataFrame(by_name(X)), pandas.Series(y))
+    else:
+        raised = 0
+        for x, label in zip(by_name(X), y.tolist(), strict=True):
+            try:
+                model.learn_one(x, label)
+            except ValueError:
+                raised += 1
+        assert raised == 2  # of three rows, two are in the same block
+    monkeypatch.undo()
+    good = np.delete(np.arange(len(X)), bad)
+    whole = learned(ORFitRegressor(**PLAIN), X[good], y[good].tolist())
+    assert model.learner.seen == len(good)
+    np.testing.assert_allclose(predicted(model, X[good]), predicted(whole, X[good]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("scaling", [False, True])
+def test_rows_that_were_interrupted_go_on_waiting(scaling, monkeypatch):
+    X, y = problem(FIRST + BLOCK, 3)
+    model, whole = ORFitRegressor(scaling=scaling), ORFitRegressor(scaling=scaling)
+    real, calls = orfit.ORFit.learn_each, []
+
+    def interrupted(learner, inputs, labels, weight=None):
+        calls.append(1)
+        if len(calls) % 2:
+            real(learner, inputs[:5], labels[:5])
+            raise KeyboardInterrupt
+        return real(learner, inputs, labels, weight)
+
+    learned(whole, X, y.tolist())
+    monkeypatch.setattr(orfit.ORFit, "learn_each", interrupted)
+    for x, label in zip(by_name(X), y.tolist(), strict=True):
+        try:
+            model.learn_one(x, label)
+        except KeyboardInterrupt:
+            continue
+    monkeypatch.undo()
+    assert calls
+    assert model.learner.seen == whole.learner.seen == len(X)
+    np.testing.assert_allclose(predicted(model, X), predicted(whole, X), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -348,6 +479,11 @@ def test_text_in_a_frame_is_refused():
         ORFitRegressor().learn_many(pandas.DataFrame({"a": [1.0]}), pandas.Series([1.0, 2.0]))
 
 
-def test_the_learner_behind_it_is_exact_while_features_are_few():
-    X, y = problem(50, 3)
-    assert isinstance(learned(ORFitRegressor(noise=1.0), X, y.tolist()).learner, orfit.RLS)
+def test_there_are_never_more_directions_than_five_times_the_memory():
+    X, y = problem(100, 40)
+    model = ORFitRegressor(memory=2, noise=1.0, scaling=False)
+    for i, (x, label) in enumerate(zip(by_name(X), y.tolist(), strict=True)):
+        model.learn_one({f"x{j}": x[f"x{j}"] for j in range(1 + i * 2 // 5)}, label)
+        if i % 10 == 0:
+            model.predict_one(x)
+    assert model.learner.memory.rank <= 10 < model.learner.model.size

@@ -38,14 +38,15 @@ def learner_for(
 
     size, heads, bias: as for `Linear`. noise: R, beside a prior of variance 1 on each parameter; a
     number > 0 makes the exact one an `RLS`, else it is an `ORFit` that keeps all p directions.
-    growing: there may be more features later; it stays exact up to as many as may be.
+    growing: there may be more features later. Where it begins exact it is an `ORFit` of EXACT m
+    directions, whatever the noise: exact up to so many parameters, and from there on no p×p.
     """
     model = Linear(size, heads=heads, bias=bias)
     directions = door.count("memory", memory)
     settings: dict[str, Any] = {"forgetting": forgetting}
     settings["w0"] = np.zeros(model.initial().shape, dtype)
     if exact(model.size, directions):
-        if not isinstance(noise, str) and door.nonnegative("noise", noise):
+        if not growing and not isinstance(noise, str) and door.nonnegative("noise", noise):
             return RLS(model, prior=noise, **settings)
         directions = EXACT * directions if growing else model.size
     return ORFit(model, directions, noise=noise, **settings)

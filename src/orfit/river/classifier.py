@@ -9,7 +9,7 @@ from river.utils import dataframe
 
 from orfit.door import Array
 from orfit.river.base import Estimator
-from orfit.river.values import labels, table, weight, weights
+from orfit.river.values import labels, named, table, weight, weights
 
 LEAST = 1e-3  # that a class is thought probable, before all are made to add up to 1
 
@@ -36,9 +36,12 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
         return True
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
-        """Learn a row, which counts as w rows; a class that is new joins."""
-        counts, row = weight(w), self._engine.read(x)
-        head = self._head(y)
+        """Learn a row, which counts as w rows, or not at all; a class that is new joins."""
+        one, counts = named(y), weight(w)
+        row = self._engine.read(x, counts)
+        if not counts:
+            return
+        head = self._head(one)
         ones = np.zeros(len(self._names))
         ones[head] = 1.0
         self._engine.learn(row, ones, counts)
@@ -59,8 +62,12 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
         """Learn the rows of a frame, one after another."""
         _, names, numbers = table(X)
         given, counts = labels(y, len(numbers)), weights(w, len(numbers))
-        heads = [self._head(one) for one in given]
-        self._engine.learn_rows(names, numbers, np.eye(len(self._names))[heads], counts)
+        given = [named(one) for one in given]
+        rows = range(len(given)) if counts is None else np.flatnonzero(counts)
+        Y = np.zeros((len(given), len({*self._names, *(given[row] for row in rows)})))
+        for row in rows:
+            Y[row, self._head(given[row])] = 1.0
+        self._engine.learn_rows(names, numbers, Y, counts)
 
     def predict_proba_many(self, X: Any) -> Any:
         """A frame with a column for each class."""

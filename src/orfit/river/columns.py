@@ -6,7 +6,6 @@ keeps the place that it got when it was first seen.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from numbers import Real
 from operator import itemgetter
 from typing import Any
 
@@ -36,10 +35,10 @@ class Columns:
         if self._usual is not None and len(x) == len(self.places):
             try:
                 values = self._usual(x)
-            except (KeyError, TypeError):
+                if PLAIN.issuperset(map(type, values)) and math.isfinite(sum(values)):
+                    return ..., values
+            except (KeyError, TypeError, OverflowError):
                 return self._read(x, new)
-            if PLAIN.issuperset(map(type, values)) and math.isfinite(sum(values)):
-                return ..., values
         return self._read(x, new)
 
     def _read(self, x: Mapping[Any, Any], new: bool) -> tuple[Any, Any]:
@@ -90,16 +89,16 @@ def number(name: Any, value: Any) -> float:
     """A value of a feature; NaN where it is missing."""
     if isinstance(value, str | bytes):
         raise ValueError(
-            f"x[{name!r}] is {value!r}, which is text: put river.preprocessing.OneHotEncoder() "
-            "before the model, or leave text out with river.compose.SelectType(float, int)"
+            f"x[{name!r}] is {value!r}, which is text: put river.compose.Select({name!r}) | "
+            "river.preprocessing.OneHotEncoder() before the model, beside the numbers (+ "
+            "river.compose.SelectType(int, float)), or leave text out with the latter alone"
         )
-    if not isinstance(value, Real | np.bool_):
-        try:
-            made = float(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"x[{name!r}] must be a number; it is {value!r}") from None
-    else:
+    try:
         made = float(value)
+    except OverflowError:
+        raise ValueError(f"x[{name!r}] must be finite; it is too large for a float") from None
+    except (TypeError, ValueError):
+        raise ValueError(f"x[{name!r}] must be a number; it is {value!r}") from None
     if math.isinf(made):
         raise ValueError(f"x[{name!r}] must be finite; it is {made}")
     return made

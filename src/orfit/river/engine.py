@@ -30,7 +30,7 @@ class Engine:
         """centred: whether labels are learned from the mean of the first ones on."""
         self.settings, self.heads = settings, heads
         self.columns = Columns()
-        self._centred = centred and settings.scaling
+        self._centred = centred and settings.scaling and settings.fit_intercept
         self._frozen = not settings.scaling
         self._basis = 0  # rows that gave the scale
         self._offset = np.zeros(heads or 1)  # of labels
@@ -42,13 +42,15 @@ class Engine:
         self._weights: Array | None = None  # of the rows, where one was given
         self._rows = self._learned = 0  # in the buffer, and of these
 
-    def read(self, x: Mapping[Any, Any]) -> tuple[Any, Any]:
-        """Where the features of a row belong, new ones too, and their values."""
-        return self.columns.read(x, new=True)
+    def read(self, x: Mapping[Any, Any], weight: float) -> tuple[Any, Any]:
+        """Where the features of a row belong, new ones too if it has a weight, and their values."""
+        return self.columns.read(x, new=weight > 0)
 
     def learn(self, x: tuple[Any, Any], y: Any, weight: float) -> None:
-        """Take a row, as `read` gives it; y a number, or one for each head."""
+        """Take a row, as `read` gives it, of a weight > 0; y a number, or one for each head."""
         places, values = x
+        if self._rows == len(self._X):  # they still wait, since learning them was interrupted
+            self.settle()
         if len(self.columns) > self._X.shape[1]:
             self._widen()
         row = self._rows
@@ -64,13 +66,16 @@ class Engine:
             self.settle()
 
     def learn_rows(self, names: list[Any], X: Array, Y: Array, weights: Array | None) -> None:
-        """Take many rows, the columns of which have names."""
+        """Take many rows, the columns of which have names; those of weight 0 change nothing."""
+        if weights is not None:
+            some = weights > 0
+            X, Y, weights = X[some], Y[some], weights[some]
         places = np.array(self.columns.join(names, X), int)
         if len(self.columns) > self._X.shape[1]:
             self._widen()
         known = places >= 0
         X, places, Y = X[:, known], places[known], Y.reshape(len(Y), -1)
-        done = 0
+        done, refused = 0, None
         while done < len(X):
             n = min(len(X) - done, len(self._X) - self._rows)
             rows, taken = slice(self._rows, self._rows + n), slice(done, done + n)
@@ -80,7 +85,12 @@ class Engine:
                 self._weigh(rows, weights[taken])
             self._rows, done = self._rows + n, done + n
             if self._rows == len(self._X):
-                self.settle()
+                try:
+                    self.settle()
+                except ValueError as error:  # of a row before: the rest is learned all the same
+                    refused = refused or error
+        if refused is not None:
+            raise refused
 
     def predict(self, x: Mapping[Any, Any]) -> Any:
         """f(x) for each head, of which there is at least one; None before the first row."""
@@ -94,7 +104,8 @@ class Engine:
         if learner is None:
             return None
         f, s = learner.predict(self._phi(x), std=True)
-        return f + self._offset, np.atleast_1d(s)
+        # A scale of 0: each label was what was expected, as it is of one that is its own mean.
+        return f + self._offset, np.where(np.atleast_1d(s) > 0, s, math.inf)
 
     def predict_rows(self, names: list[Any], X: Array) -> Any:
         """Of many rows the same, (n, heads); None before the first row was learned."""
@@ -121,7 +132,10 @@ class Engine:
         self._Y = np.pad(self._Y, ((0, 0), (0, 1)))
 
     def settle(self) -> None:
-        """Learn what waits."""
+        """Learn what waits; of rows that are refused, because numbers overflow, raise the first.
+
+        These are let go, and all others are learned. What is interrupted goes on waiting.
+        """
         rows, self._w = self._rows, None
         if self._frozen:
             if self._learner is None:
@@ -130,17 +144,41 @@ class Engine:
             basis = 1 << (rows.bit_length() - 1)
             if basis > self._basis:
                 self._make(basis)
+        refused = None
         try:
-            self._learn(slice(self._learned, rows))
-        finally:  # what is refused here, because numbers overflow, does not come again
-            self._learned = rows
-            if self._frozen or rows == FIRST:
-                self._empty()
+            self._learn(rows)
+        except ValueError as error:
+            refused = error
+            while self._learned < self._rows:  # one at a time tells which row it is
+                try:
+                    self._learn(self._learned + 1)
+                except ValueError:
+                    self._drop(self._learned)
+        if self._frozen or self._rows == FIRST:
+            self._empty()
+        if refused is not None:
+            raise refused
 
-    def _learn(self, rows: slice) -> None:
-        inputs, learner = self._inputs, self._learner
-        assert inputs is not None
+    def _learn(self, end: int) -> None:
+        """Learn those up to there that wait, and count the ones that were, whatever happens."""
+        learner, rows = self._learner, slice(self._learned, end)
         assert learner is not None
+        before = learner.seen
+        try:
+            self._learn_rows(learner, rows)
+        finally:
+            self._learned += learner.seen - before
+
+    def _drop(self, row: int) -> None:
+        """Let one row go, and have those behind it move up."""
+        for rows in (self._X, self._Y, self._weights):
+            if rows is not None:
+                rows[row : self._rows - 1] = rows[row + 1 : self._rows]
+        self._rows -= 1
+
+    def _learn_rows(self, learner: OneStep, rows: slice) -> None:
+        inputs = self._inputs
+        assert inputs is not None
         if len(self.columns) > inputs.columns:
             inputs.grow(self.columns.first)
         model = learner.model
@@ -160,9 +198,12 @@ class Engine:
         settings = self.settings
         self._X = np.ascontiguousarray(self._X[:, : len(self.columns)])
         few = basis < FIRST
-        self._inputs = Inputs(self._X[:basis], self.columns, settings, few)
+        counts = np.ones(basis) if self._weights is None else self._weights[:basis]
+        share = counts / counts.max()  # whose sum is no overflow
+        share /= share.sum()
+        self._inputs = Inputs(self._X[:basis], share, self.columns, settings, few)
         if self._centred:
-            self._offset = self._Y[:basis].mean(axis=0)
+            self._offset = share @ self._Y[:basis]
         self._learner = learner_for(
             self._inputs.size,
             self.heads,
@@ -192,11 +233,11 @@ class Engine:
 
     def _empty(self) -> None:
         """Let the rows go, which have been learned."""
-        if not self._frozen:
-            self._frozen = True
-            self._X, self._Y = self._X[:BLOCK].copy(), self._Y[:BLOCK].copy()
         self._rows = self._learned = 0
         self._weights = None
+        if not self._frozen:
+            self._X, self._Y = self._X[:BLOCK].copy(), self._Y[:BLOCK].copy()
+            self._frozen = True
 
     def _widen(self) -> None:
         """Room for the features that there are, and some more."""

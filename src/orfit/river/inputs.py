@@ -24,14 +24,21 @@ class Inputs:
     of a prediction is, however many columns there are.
     """
 
-    def __init__(self, X: Array, columns: Columns, settings: Settings, few: bool) -> None:
-        """X: the first rows, NaN where a feature is absent. few: more are to come."""
+    def __init__(
+        self, X: Array, share: Array, columns: Columns, settings: Settings, few: bool
+    ) -> None:
+        """X: the first rows, NaN where a feature is absent, and what share each has in all of them.
+
+        few: more are to come.
+        """
         sizes = columns.first
         self.columns = len(sizes)  # that are known
         # Those that the map sees, by name: in which order a row has them does not matter.
         self._mapped = sorted(range(self.columns), key=[*map(repr, columns.places)].__getitem__)
         self._scales = settings.scaling
-        self._scale = Scale.of(X, sizes) if self._scales else Scale.none(self.columns)
+        self._scale = Scale.none(self.columns)
+        if self._scales:
+            self._scale = Scale.of(X, share, sizes, centred=settings.fit_intercept)
         self._most = FAR if few and self._scales else math.inf
         self._map = settings.map()
         self._constant = np.zeros(int(settings.fit_intercept))
@@ -42,7 +49,7 @@ class Inputs:
             self._map.learn(Z[:, self._mapped])
         phi = self.make(X)
         self._blank = np.zeros(0)  # a row with nothing but its constant
-        self._constant[:] = float(np.sqrt(np.mean(np.sum(phi * phi, axis=1)))) or 1.0
+        self._constant[:] = float(np.sqrt(share @ np.sum(phi * phi, axis=1))) or 1.0
 
     @property
     def size(self) -> int:
@@ -52,9 +59,9 @@ class Inputs:
     def grow(self, sizes: Sequence[float]) -> None:
         """Take columns that came later, and have room for some more, so that not each one costs."""
         sizes = sizes if self._scales else [1.0] * len(sizes)
-        self._scale, self.columns = self._scale.grown(sizes), len(sizes)
         if len(sizes) > self.room:
             self.room = len(sizes) + max(MORE, len(sizes) // 2)
+        self._scale, self.columns = self._scale.grown(sizes), len(sizes)
 
     def make_one(self, x: Array) -> Array:
         """φ (size,) of one row: in the common case, by as few steps as there can be."""

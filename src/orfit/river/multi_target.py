@@ -29,7 +29,7 @@ class ORFitMultiTargetRegressor(Estimator, base.MultiTargetRegressor):
     _centred = True
 
     def learn_one(self, x: Mapping[Any, Any], y: Mapping[Any, Any], w: float = 1.0) -> None:
-        """Learn a row, which counts as w rows, with a label for each target."""
+        """Learn a row, which counts as w rows, or not at all, with a label for each target."""
         names = self._names or {name: head for head, name in enumerate(y)}
         if len(y) != len(names) or not all(name in y for name in names):
             raise ValueError(
@@ -40,7 +40,9 @@ class ORFitMultiTargetRegressor(Estimator, base.MultiTargetRegressor):
         engine = self._engine
         if not self._names:  # now it is known how many there are
             engine = Engine(engine.settings, len(names), self._centred)
-        row = engine.read(x)
+        row = engine.read(x, counts)
+        if not counts:
+            return
         self._names, self._engine = names, engine
         engine.learn(row, numbers, counts)
 

@@ -1,5 +1,6 @@
 """Regression, of one number."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +17,11 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
 
     Features need no scaler, and may come and go: an absent one, or None, is its mean where it was
     in all of the first rows, else 0; one that is new joins, as if it had been 0 before. Text is
-    refused: `preprocessing.OneHotEncoder` makes numbers of it.
+    refused: `compose.Select("city") | preprocessing.OneHotEncoder()` makes numbers of it.
 
     memory: m, the directions that are kept. Up to 5 m features all of them are, which is recursive
-        least squares; with more, the principal m.
+        least squares; with more from the start, the principal m. Where they become more later, the
+        principal 5 m are kept.
     noise: the variance of the noise in y, against a prior of variance 1 on the weight of each
         scaled feature; "auto" tries eight powers of ten side by side and uses what predicted best
         lately.
@@ -29,7 +31,8 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
         are kept, and learned again whenever their number has doubled.
     features: None: a model linear in x. "fourier" or "relu": also in n_components random features
         of x, which come near to a kernel method, or to a network.
-    fit_intercept: whether there is a constant beside the features.
+    fit_intercept: whether there is a constant beside the features. Without, neither features nor
+        labels are centred: a row of zeros is predicted to be 0.
     seed: of the random features.
 
     Rows that nobody asked about are learned together, 64 at most, when somebody does.
@@ -48,17 +51,23 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
     _centred = True
 
     def learn_one(self, x: Mapping[Any, Any], y: Any, w: float = 1.0) -> None:
-        """Learn a row, which counts as w rows."""
+        """Learn a row, which counts as w rows; one of weight 0 changes nothing."""
         number, counts = label(y), weight(w)
-        self._engine.learn(self._engine.read(x), number, counts)
+        row = self._engine.read(x, counts)
+        if counts:
+            self._engine.learn(row, number, counts)
 
     def predict_one(self, x: Mapping[Any, Any], with_dist: bool = False) -> Any:
-        """The label that is expected; with_dist: its distribution, a `proba.Gaussian`."""
+        """The label that is expected; with_dist: its distribution, a `proba.Gaussian`.
+
+        Its sigma is infinite as long as nothing tells how labels vary: before the second row, and
+        where all of them have been the same.
+        """
         if not with_dist:
             f = self._engine.predict(x)
             return 0.0 if f is None else float(f[0])
         told = self._engine.predict_std(x)
-        mean, std = (0.0, 1.0) if told is None else (float(told[0][0]), float(told[1][0]))
+        mean, std = (0.0, math.inf) if told is None else (float(told[0][0]), float(told[1][0]))
         return proba.Gaussian._from_state(n=1, m=mean, var=std * std, ddof=0)
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:

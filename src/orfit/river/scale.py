@@ -5,7 +5,8 @@ until there are enough of them, they are kept, and learned again whenever their 
 
 After scaling, an absent feature is 0. One that was in all of the first rows is centred there: where
 it is absent later, its mean stands for it. Any other, which is mostly absent or came later, is only
-divided by its usual size: where it is absent, it is 0.
+divided by its usual size: where it is absent, it is 0. So are all where nothing is to be centred,
+because a model without a constant is to stay without one.
 """
 
 from collections.abc import Sequence
@@ -29,21 +30,22 @@ class Scale:
         return cls(np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def of(cls, X: Array, first: Sequence[float]) -> "Scale":
+    def of(cls, X: Array, share: Array, first: Sequence[float], *, centred: bool) -> "Scale":
         """Of the first rows, NaN where a feature is absent; and the size of each one's first value.
 
+        share: how much each row counts; together 1.
         Those that were in none of these rows came later, and are more than X has columns or NaN.
         """
         size = np.array(first)
         mean = np.zeros(len(size))
         seen = ~np.isnan(X)
         count = seen.sum(axis=0)
-        dense = np.flatnonzero(count == len(X)) if len(X) else np.zeros(0, int)
-        sparse = np.flatnonzero((count > 0) & (count < len(X)))
-        mean[dense] = X[:, dense].mean(axis=0)
-        size[dense] = spread(X[:, dense])
+        complete = (count == len(X)) & centred
+        dense, sparse = np.flatnonzero(complete), np.flatnonzero((count > 0) & ~complete)
+        mean[dense] = share @ X[:, dense]
+        size[dense] = spread(X[:, dense], share)
         squares = np.where(seen[:, sparse], X[:, sparse], 0.0) ** 2
-        usual = np.sqrt(squares.sum(axis=0) / count[sparse])
+        usual = np.sqrt(share @ squares / (share @ seen[:, sparse]))
         size[sparse] = np.where(usual > 0, usual, 1.0)
         return cls(mean, size)
 
@@ -60,12 +62,15 @@ class Scale:
         return Z if most == np.inf else np.clip(Z, -most, most)
 
 
-def spread(X: Array) -> Array:
-    """The standard deviation of each column; of one that does not vary yet, what others have."""
+def spread(X: Array, share: Array) -> Array:
+    """The standard deviation of each column, where rows have such shares.
+
+    Of one that does not vary yet, what others have.
+    """
     if not X.size:
         return np.ones(X.shape[1])
     largest = np.abs(X).max(axis=0)
-    deviation = X.std(axis=0)
+    deviation = np.sqrt(share @ (X - share @ X) ** 2)
     varies = deviation > ROUNDING * largest
     if not varies.any():
         return np.where(largest > 0, largest, 1.0)

@@ -17,6 +17,27 @@ def label(y: Any) -> float:
     return door.scalar("y", float(y) if isinstance(y, bool | np.bool_) else y)
 
 
+def named(y: Any) -> Any:
+    """A label that names a class."""
+    try:
+        hash(y)
+    except TypeError:
+        raise ValueError(
+            f"y must name a class, by a value that can be hashed, such as text; it is {y!r}"
+        ) from None
+    if y is None or _missing(y):
+        raise ValueError(f"y must name a class; it is {y!r}: leave out rows that have no label")
+    return y
+
+
+def _missing(y: Any) -> bool:
+    """Whether it is NaN, or what pandas has for that, which is not even equal to itself."""
+    try:
+        return bool(y != y)  # noqa: PLR0124
+    except TypeError:
+        return True
+
+
 def weight(w: Any) -> float:
     """How many rows a row counts as."""
     return 1.0 if type(w) is float and w == 1.0 else door.nonnegative("w", w)
@@ -30,10 +51,10 @@ def table(X: Any) -> tuple[Any, list[Any], Array]:
     frame = dataframe.into_frame(X)
     try:
         numbers = dataframe.to_numpy(frame)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(
-            f"X must hold numbers ({error}): put river.preprocessing.OneHotEncoder() before the "
-            "model, or leave columns of text out"
+            f"X must hold numbers ({error}): make text numbers by river.compose.Select(...) | "
+            "river.preprocessing.OneHotEncoder() before the model, or leave such columns out"
         ) from None
     if np.isinf(numbers).any():
         raise ValueError("X must be finite; some of its values are infinite")

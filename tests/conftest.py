@@ -1,5 +1,6 @@
 import functools
 import os
+import sys
 from importlib.util import find_spec
 
 # Before NumPy is there: test processes share the cores already, and threads that wait spin.
@@ -33,7 +34,12 @@ if find_spec("numba") is None:  # it would be plain by another name
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Where numba is not installed, a test that asks for compiled rows has nothing to test."""
+    """Where numba is not installed, a test that asks for compiled rows has nothing to test.
+
+    Compiled rows let OpenMP have all cores, and so torch, whose threads wait by spinning.
+    """
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
     try:
         return (yield)
     except WayError as error:

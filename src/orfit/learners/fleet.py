@@ -151,8 +151,11 @@ class Fleet(Atomic):
         kernels.learn(tuple(self._state()), (learners, starts, *news), settings, outs)
 
     def _learn_alone(self, i: int, X: Array, Y: Array, rows: Array, records: Array) -> None:
-        """Learn rows by a learner of its own, and write what is told of them."""
-        learner, q = self._learner(i), self._base.shape[1]
+        """Learn rows by a learner of its own, and write what is told of them.
+
+        By plain steps: behind a row of 1e200 the compiled loop loses what is far smaller.
+        """
+        learner, q = self._learner(i, "plain"), self._base.shape[1]
         told = None
         try:
             told = learner.learn_each(X[rows], Y[rows])
@@ -206,11 +209,11 @@ class Fleet(Atomic):
         stored = self._counts[i, 0]
         return np.asarray((self._base[i] + self._shift[i, :, :stored] @ self._rows[i, :stored]).T)
 
-    def _learner(self, i: int) -> ORFit:
-        made = ORFit(self.model, self._m, **self._settings(), w0=self._like.w)
+    def _learner(self, i: int, rows: str = "auto") -> ORFit:
+        made = ORFit(self.model, self._m, **self._settings(), w0=self._like.w, rows=rows)
         arrays, header = made.state()
         stored, rank, folds, seen = self._counts[i].tolist()
-        lost, rows, dropping, level, dropped = self._energies[i].tolist()
+        lost, counted, dropping, level, dropped = self._energies[i].tolist()
         arrays |= {
             "memory.rows": self._rows[i, :stored],
             "memory.W": self._W[i, :rank, :stored].copy(),
@@ -220,7 +223,7 @@ class Fleet(Atomic):
             "memory.sigma": self._sigma[i, :rank].copy(),
         }
         arrays.pop("memory.makers", None)
-        tail = {"level": [level], "dropped": [dropped], "rows": rows, "dropping": dropping}
+        tail = {"level": [level], "dropped": [dropped], "rows": counted, "dropping": dropping}
         header["memory"] |= {"folds": folds, "reach": float(self._reach[i]), "lost": lost}
         header["memory"]["tail"] = tail | {"prior": 1.0}
         shapes = self._like._input_shape, self._like._label_shape

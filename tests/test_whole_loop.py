@@ -151,6 +151,6 @@ def test_no_rows_change_nothing(forgetting, rng):
         learner.learn_each(X[:0], y[:0])
         nothing = np.empty((0, 1))
         walk = learner.memory.walk(learner.guesses, forgetting, 0.0, learner.most)
-        walk.begin(X[:0].T, nothing, nothing)
-        walk.run()
+        walk.begin(0)
+        walk.run(X[:0].T, nothing, nothing)
     np.testing.assert_array_equal(learner.memory.P, other.memory.P)

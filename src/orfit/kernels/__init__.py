@@ -47,29 +47,48 @@ def made_by(makers, a):
     return np.sqrt(dot(x, x))
 
 
+NUMBERS = 10  # of a state, before its arrays
+
+
 @compiled
-def tell(outcome, learned, stored, exact, folds, lost, moved, known, sigma, shift, W):
-    """outcome ← numbers, sigma, level and dropped of the tail, shift, W."""
-    outcome[0], outcome[1], outcome[2], outcome[3] = learned, stored, len(W), exact
-    outcome[4], outcome[5], outcome[6] = folds, lost, moved
-    outcome[7], outcome[8], outcome[9] = known.rows, known.dropping, known.prior
-    place = 10
+def tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W):
+    """state ← numbers, sigma, level and dropped of the tail, shift, W (`memory.loop.packed`)."""
+    state[0], state[1], state[2], state[3] = learned, stored, len(W), exact
+    state[4], state[5], state[6] = folds, lost, reach
+    state[7], state[8], state[9] = known.rows, known.dropping, known.prior
+    place = NUMBERS
     for part in (sigma, known.level, known.dropped):
-        outcome[place : place + len(part)] = part
+        state[place : place + len(part)] = part
         place += len(part)
     for part in (shift, W):
         for line in part:
-            outcome[place : place + len(line)] = line
+            state[place : place + len(line)] = line
             place += len(line)
+
+
+@compiled
+def told(state, columns, guesses):
+    """What `tell` wrote: the tail, sigma, shift and W, copies of them."""
+    stored, k = int(state[1]), int(state[2])
+    of_level = NUMBERS + k
+    of_dropped = of_level + guesses
+    of_shift = of_dropped + guesses
+    of_W = of_shift + columns * stored
+    level, dropped = state[of_level:of_dropped].copy(), state[of_dropped:of_shift].copy()
+    return (
+        tail.Tail(level, dropped, state[7], state[8], state[9]),
+        state[NUMBERS:of_level].copy(),
+        state[of_shift:of_W].copy().reshape(columns, stored),
+        state[of_W : of_W + k * stored].copy().reshape(k, stored),
+    )
 
 
 def row_loop(fingerprint):
     @kept
     @njit(**SETTINGS)
     def walk(
-        rows, stored, W, M, makers, exact, sigma, m, shrinks, known, free, base, shift, folds, X, F,
-        Y, noises, tailed, chosen, fading, drift, cutoff, safe, most_lost, most, records, outcome,
-        threads,
+        rows, M, makers, base, state, m, shrinks, free, noises, tailed, chosen, fading, drift,
+        cutoff, safe, most_lost, most, records, threads, X, F, Y,
     ):  # fmt: skip
         """Learn the rows of X one after another.
 
@@ -77,22 +96,26 @@ def row_loop(fingerprint):
 
             U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: b×p
 
-        rows, M, makers and base are changed in place. makers: `small.Makers`, used where `exact`:
+        rows, M, makers and base are changed in place; all else that a row changes is the state
+        (`tell`), from which the next call goes on. makers: `small.Makers`, used where `exact`:
         while nothing has been dropped and there is no noise. known: a `Tail`, which is kept where
         `free`, the number of directions that are not remembered, is positive. noises (e) and tailed
         (e, whether with the tail): the guesses, of which one is chosen; each has q = b / e columns
         of w, of Y (n×b), the labels, and of F, what is predicted where w = 0. fading: the root of
         `forgetting`. safe: lengths whose squares are numbers. most: what steps may reach. records
-        (n×(3 + e + 2b + q)): for each row |Δw|, novelty, rank, the variance of each guess, b
-        residuals, b predictions, and the q conflicts of the chosen.
+        (…×(3 + e + 2b + q)): for each row, behind those learned before, |Δw|, novelty, rank, the
+        variance of each guess, b residuals, b predictions, and the q conflicts of the chosen.
         threads: how many share the p dimension.
-        outcome: what came of it (`tell`), of fewer rows than all where the next one is not for this
-        loop. It is written when rows have changed in place, and in the end: where it says that
-        nothing was learned, nothing has changed.
+
+        Fewer rows than all are learned where the next one is not for this loop. The state is
+        written when rows have changed in place, and in the end: where it does not say that more
+        was learned, nothing has changed.
         """
         fingerprint  # noqa: B018
-        guesses, room, learned, lost, moved = len(noises), len(rows), 0, 0.0, 0.0
-        q = len(base) // guesses
+        guesses, room, q = len(noises), len(rows), len(base) // len(noises)
+        learned, stored, exact, folds = int(state[0]), int(state[1]), state[3] != 0, int(state[4])
+        lost, reach, before = state[5], state[6], learned
+        known, sigma, shift, W = told(state, len(base), guesses)
         f, alpha, nothing = np.empty(len(base)), np.empty(len(base)), np.empty(0)
         tiny, eps = np.finfo(rows.dtype).tiny, np.finfo(rows.dtype).eps
         for row in range(len(X)):
@@ -143,34 +166,34 @@ def row_loop(fingerprint):
                 R = (noise / norm) / norm if noise > 0 and norm > 0 else 0.0
                 suited = suited and not (noise > 0 and norm > 0 and R == 0)
                 loose, prior = tail.share(now, guess, noise, tailed[guess]), tail.floor(now, noise)
-                total, reach = loose * (t * t) + R, (loose * t) ** 2
+                total, square = loose * (t * t) + R, (loose * t) ** 2
                 damped[guess, k] = loose * t
                 if noise > 0:
                     for i in range(k):
                         damped[guess, i] = C[0, i] * (noise / (seen[i] * seen[i] + prior))
                         total += damped[guess, i] * C[0, i]
-                        reach += damped[guess, i] ** 2
-                step, length = 0.0, np.sqrt(reach)
+                        square += damped[guess, i] ** 2
+                step, length = 0.0, np.sqrt(square)
                 if length > 0:
                     damped[guess] /= length
                 for h in range(guess * q, guess * q + q):
                     residual = Y[row, h] - f[h]
                     alpha[h] = residual / norm * (length / total) if total > 0 else 0.0
-                    records[row, 3 + guesses + h] = residual
-                    records[row, 3 + guesses + len(base) + h] = f[h]
+                    records[learned, 3 + guesses + h] = residual
+                    records[learned, 3 + guesses + len(base) + h] = f[h]
                     step = np.hypot(step, alpha[h])
                     if guess == chosen:
                         unfitted = residual * (R / total) if 0 < total < np.inf else residual
-                        records[row, 3 + guesses + 2 * len(base) + h - guess * q] = unfitted
-                records[row, 3 + guess] = norm * norm * total if norm > 0 else noise
+                        records[learned, 3 + guesses + 2 * len(base) + h - guess * q] = unfitted
+                records[learned, 3 + guess] = norm * norm * total if norm > 0 else noise
                 everything = np.hypot(everything, step)
                 if guess == chosen:
-                    records[row, 0] = step
+                    records[learned, 0] = step
             # What is too large or too small for this loop is left to the plain step.
-            if not moved + everything < most or not np.isfinite(f).all() or not suited:
+            if not reach + everything < most or not np.isfinite(f).all() or not suited:
                 break
-            moved += everything
-            records[row, 1] = t
+            reach += everything
+            records[learned, 1] = t
             # Remember: the new direction goes last, with as much seen along it as the tail says.
             known, noise, started = now, noises[chosen], 0.0
             if gram.lacks(lacking, most_lost, eps):
@@ -214,7 +237,8 @@ def row_loop(fingerprint):
                     if shrinks:
                         sigma = np.sqrt(np.maximum((sigma - last) * (sigma + last), 0.0))
                 W = turned(vectors[:m], W, threads)
-            records[row, 2], learned = len(W), row + 1
+            records[learned, 2] = len(W)
+            learned += 1
             if stored == room:
                 stay, gone, Y_gone, W, folded = gram.fold(W, M, most_lost)
                 nothing_moved = np.zeros((len(base), len(W)))
@@ -223,13 +247,13 @@ def row_loop(fingerprint):
                 fold(rows, stay, gone, Y_gone, base, shift, leaving)
                 folds, stored, shift = folds + 1, len(W), nothing_moved
                 gram.put(M, 0, 0, 1.0, folded)
-                tell(outcome, learned, stored, exact, folds, lost, moved, known, sigma, shift, W)
+                tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W)
                 if gram.measure_now(folds, stored):
                     folded = gram_of(rows, stored, threads)
                     W = gram.cured(W, folded)
                     gram.put(M, 0, 0, 1.0, folded)
-        if learned > 0:
-            tell(outcome, learned, stored, exact, folds, lost, moved, known, sigma, shift, W)
+        if learned > before:
+            tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W)
 
     return walk
 

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from orfit import tail
-from orfit.kernels import FINGERPRINT, walk
+from orfit.kernels import FINGERPRINT, tell, walk
 from orfit.kernels.cache import kept
 from orfit.kernels.loops import dot
 from orfit.kernels.settings import SETTINGS
@@ -20,39 +20,41 @@ def learn_shared(start, stop, thread, outs, args):
     (rows, base, M, W, sigma, shift, counts, energies, reach), news, settings = args
     which, starts, X, F, Y, records, learned = news
     noises, tailed, no, m, free, zero, one, fading, drift, cutoff, safe, most_lost, most = settings
-    outcome, nothing = outs[thread], np.empty((0, 0))
+    state, nothing = outs[thread], np.empty((0, 0))
     for group in range(start, stop):
         i, begin, end = which[group], starts[group], starts[group + 1]
         stored, k, folds = counts[i, 0], counts[i, 1], counts[i, 2]
         level, dropped = energies[i, 3:4].copy(), energies[i, 4:5].copy()
         known = tail.Tail(level, dropped, energies[i, 1], energies[i, 2], fading)
-        outcome[0] = 0.0
-        walk(
-            rows[i], stored, W[i, :k, :stored].copy(), M[i], nothing, no, sigma[i, :k].copy(), m,
-            no, known, free, base[i], shift[i, :, :stored].copy(), folds, X[begin:end],
-            F[begin:end], Y[begin:end], noises, tailed, zero, fading, drift, cutoff, safe,
-            most_lost, most - reach[i], records[begin:end], outcome, one,
+        tell(
+            state, 0, stored, no, folds, energies[i, 0], reach[i], known, sigma[i, :k],
+            shift[i, :, :stored], W[i, :k, :stored],
         )  # fmt: skip
-        learned[group] = int(outcome[0])
+        walk(
+            rows[i], M[i], nothing, base[i], state, m, no, free, noises, tailed, zero, fading,
+            drift, cutoff, safe, most_lost, most, records[begin:end], one, X[begin:end],
+            F[begin:end], Y[begin:end],
+        )  # fmt: skip
+        learned[group] = int(state[0])
         if learned[group] == 0:
             continue
         # What `tell` wrote, in that order.
-        stored, k = int(outcome[1]), int(outcome[2])
-        counts[i, 0], counts[i, 1], counts[i, 2] = stored, k, int(outcome[4])
+        stored, k = int(state[1]), int(state[2])
+        counts[i, 0], counts[i, 1], counts[i, 2] = stored, k, int(state[4])
         counts[i, 3] += learned[group]
-        energies[i, 0] += outcome[5]
-        reach[i] += outcome[6]
-        energies[i, 1], energies[i, 2] = outcome[7], outcome[8]
+        energies[i, 0] = state[5]
+        reach[i] = state[6]
+        energies[i, 1], energies[i, 2] = state[7], state[8]
         place = 10
-        sigma[i, :k] = outcome[place : place + k]
+        sigma[i, :k] = state[place : place + k]
         place += k
-        energies[i, 3], energies[i, 4] = outcome[place], outcome[place + 1]
+        energies[i, 3], energies[i, 4] = state[place], state[place + 1]
         place += 2
         for h in range(shift.shape[1]):
-            shift[i, h, :stored] = outcome[place : place + stored]
+            shift[i, h, :stored] = state[place : place + stored]
             place += stored
         for j in range(k):
-            W[i, j, :stored] = outcome[place : place + stored]
+            W[i, j, :stored] = state[place : place + stored]
             place += stored
 
 
@@ -75,7 +77,7 @@ def loops(fingerprint):
     def learn(fleet, news, settings, outs):
         """Learn rows: those of X from starts[g] on are of the learner which[g].
 
-        outs: for each thread room for an outcome of `walk`. learned: how many of each group were.
+        outs: for each thread room for an state of `walk`. learned: how many of each group were.
         """
         fingerprint  # noqa: B018
         learn_shared(len(news[0]), outs, (fleet, news, settings))

@@ -67,25 +67,30 @@ def sweep(columns, scale, u, v, g, next_u, next_v):
 def row_loop(fingerprint):
     @kept
     @njit(**SETTINGS)
-    def walk(
-        columns, late, scale, w, X, F, Y, noise, fade, bound, prior, limit, room, visible, widest,
-        safe, most, records, outcome,
-    ):  # fmt: skip
+    def walk(columns, late, scale, w, settings, state, records, X, F, Y):
         """Learn the rows of X one after another.
 
         columns (L's, p×p), late and w (q×p) are changed in place. late: u and v of the row
         before, by which L is still to be changed, with its scale (1); zero there: it is not.
         Without rows that change is all that is done. F (n×q): what is predicted where w = 0. Y: the
-        labels. fade: the root of 1 / `forgetting`. bound, prior: how wide L is and was (`Width`).
-        limit, room: so wide it may be, and so wide divided by a row's length, but before a row that
-        sees so much (`visible`) of where it is widest, up to `widest`. safe: lengths whose
-        squares are numbers, and the share of a length that is no rounding. most: what steps may
-        reach. records (n×(4 + 3q)): for each row |Δw|, novelty, rank, variance, q residuals, q
-        predictions, q conflicts. outcome: how many rows were learned, fewer than all where the next
-        one is not for this loop (nothing is late then), and how far they moved w.
+        labels.
+
+        settings: noise; fade, the root of 1 / `forgetting`; prior, how wide L was (`Width`); limit
+        and room: so wide it may be, and so wide divided by a row's length, but before a row that
+        sees so much (`visible`) of where it is widest, up to `widest`; what parameters may reach
+        (`most`); the least and the largest of lengths whose squares are numbers, and the share of a
+        length that is rounding. state: how many rows were learned, now and before, what parameters
+        may have reached, and how wide L is. records (…×(4 + 3q)): for each row, behind those
+        learned before, |Δw|, novelty, rank, variance, q residuals, q predictions, q conflicts.
+
+        Fewer rows than all are learned where the next one is not for this loop; nothing is late
+        then.
         """
         fingerprint  # noqa: B018
-        p, q, row, moved = len(columns), len(w), 0, 0.0
+        noise, fade, prior, limit = settings[0], settings[1], settings[2], settings[3]
+        room, visible, widest, most = settings[4], settings[5], settings[6], settings[7]
+        least, largest, rounding = settings[8], settings[9], settings[10]
+        p, q, row, learned = len(columns), len(w), 0, int(state[0])
         u, v, ahead = late[0], late[1], np.empty_like(late)
         next_u, next_v, by = ahead[0], ahead[1], scale[0]
         if by == 0:
@@ -96,45 +101,41 @@ def row_loop(fingerprint):
             g = X[row]
             sweep(columns, by, u, v, g, next_u, next_v)
             u, v, next_u, next_v = next_u, next_v, u, v
-            by, bound = fade, bound * fade
+            by, bound = fade, state[2] * fade
             norm, seen, wide = np.sqrt(dot(g, g)), np.sqrt(dot(v, v)), np.sqrt(dot(u, u))
-            within = safe[0] < norm < safe[1] and safe[0] < seen < safe[1] and wide < safe[1]
+            within = least < norm < largest and least < seen < largest and wide < largest
             if not within or bound > widest:
                 break
             if (bound > limit or bound * norm > room) and fade * seen <= visible * bound * norm:
                 break
             # T of `DenseSplit`, and what of it is no rounding.
             t = fade * seen
-            if t <= safe[2] * prior * norm:
+            if t <= rounding * prior * norm:
                 t = 0.0
-            total, step = t * t + noise, 0.0
+            total, step, told = t * t + noise, 0.0, records[learned]
             for h in range(q):
                 f = F[row, h] + dot(w[h], g)
                 residual = Y[row, h] - f
-                records[row, 4 + h] = residual
-                records[row, 4 + q + h] = f
-                records[row, 4 + 2 * q + h] = residual * (noise / total)
+                told[4 + h] = residual
+                told[4 + q + h] = f
+                told[4 + 2 * q + h] = residual * (noise / total)
                 step = np.hypot(step, residual)
             gain = fade * fade / total if t > 0 else 0.0
             step *= gain * wide
-            if not moved + step < most:  # so it is where a prediction is no number
+            if not state[1] + step < most:  # so it is where a prediction is no number
                 break
-            moved += step
             for h in range(q):
-                a = columns.dtype.type(gain * records[row, 4 + h])
+                a = columns.dtype.type(gain * told[4 + h])
                 for i in range(p):
                     w[h, i] += a * u[i]
-            records[row, 0] = step
-            records[row, 1] = min(1.0, t / (prior * norm))
-            records[row, 2] = p
-            records[row, 3] = total
+            told[0], told[1], told[2], told[3] = step, min(1.0, t / (prior * norm)), p, total
             # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − (1 − sqrt(R / (t² + R))) K Kᵀ, K = v / |v|.
             share = 1 - np.sqrt(noise / total) if t > 0 else 0.0
             u *= columns.dtype.type(share / seen / seen)
-            row += 1
+            row, learned = row + 1, learned + 1
+            state[1], state[2] = state[1] + step, bound
         late[0], late[1] = u, v
-        scale[0] = fade if 0 < row == len(X) else 0.0
-        outcome[0], outcome[1] = row, moved
+        state[0], scale[0] = learned, fade if 0 < row == len(X) else 0.0
 
     return walk
 

@@ -7,8 +7,9 @@ is dealt with. So whatever puts things right can itself be cut short and done ag
 - It becomes true in one moment. What then is to be changed in place is (`settle`), and can go on.
 - Compiled code changes in place before that, but nothing interrupts it, and it leaves word of what
   it did. Where nobody has taken note of that, it can be done later (`redo`).
+- So rows may go on being learned one by one without anybody taking note of them (`GoingOn`).
 
-What an exception prevents, whoever uses the learner next does first.
+What an exception prevents, or nobody has needed yet, whoever uses the learner next does first.
 """
 
 import copy
@@ -25,16 +26,27 @@ class Change:
     """What is needed to go back to before it, or on to its end."""
 
     __slots__ = ("attributes", "before", "redo")
+    walk: Any = None  # which can go on, where this is no more than rows that it has learned
 
-    def __init__(self, parts: Iterable[Any]) -> None:
+    def __init__(self, parts: Iterable[Any], redo: Callable[[], object] | None = None) -> None:
         self.attributes: list[dict[str, Any]] = [part.__dict__ for part in parts]
         self.before = [*map(dict.copy, self.attributes)]
-        self.redo: Callable[[], object] | None = None  # once compiled code may have run
+        self.redo = redo  # once compiled code may have run
 
     def undo(self) -> None:
         """Go back; where it is cut short, it can be done again."""
         for attributes, old in zip(self.attributes, self.before, strict=True):
             attributes.update(old)
+
+
+class GoingOn(Change):
+    """Rows that compiled code learns one by one, while the learner changes no attribute."""
+
+    __slots__ = ("walk",)
+
+    def __init__(self, walk: Any, noted: Callable[[], object]) -> None:
+        super().__init__((), noted)
+        self.walk = walk
 
 
 HAPPENED = Change(())  # one that is over, but for what is to be changed in place
@@ -68,12 +80,15 @@ class Atomic:
         """Change in place what has been left to be changed."""
         raise NotImplementedError
 
-    def _reading(self, use: Callable[..., T], *args: Any) -> T:
-        """What `use` finds, when no change is under way; asked from within one, of before it."""
+    def _reading(self, use: Callable[..., T], *args: Any, finished: bool = True) -> T:
+        """What `use` finds, when no change is under way; asked from within one, of before it.
+
+        Not finished: `use` can do with rows that are going on.
+        """
         within = self._lock._is_owned()  # type: ignore[attr-defined]
         with self._lock:
             change = self._now.change
-            if change is None:
+            if change is None or (change.walk is not None and not finished):
                 return use(*args)
             if not within:
                 self._finish()
@@ -92,13 +107,18 @@ class Atomic:
 
     def _changing(self, use: Callable[..., T], *args: Any) -> T:
         """What `use` returns, which changes this, when no other change is under way."""
+        return self._alone(True, use, *args)
+
+    def _alone(self, finished: bool, use: Callable[..., T], *args: Any) -> T:
+        """The same; not finished: `use` can do with rows that are going on."""
         if self._lock._is_owned():  # type: ignore[attr-defined]
             raise RuntimeError(
                 "the learner cannot be changed from inside its own step, or while it is read"
             )
         with self._lock:
             try:
-                if self._now.change is not None:
+                change = self._now.change
+                if change is not None and (finished or change.walk is None):
                     self._finish()
                 return use(*args)
             except MemoryError as error:
@@ -131,6 +151,8 @@ class Atomic:
         change = now.change
         if change is None:
             return
+        if change.walk is not None:  # to take note of its rows is a change like others
+            change = now.change = Change(self._parts(), change.redo)
         if change is not HAPPENED:
             change.undo()
             if change.redo is not None:

@@ -114,7 +114,7 @@ class Learner(Atomic, ABC):
     @property
     def w(self) -> Any:
         """The parameters, (p,) or (p, q): a copy, which later steps leave alone."""
-        w = self._reading(lambda: tall.copy(self._w))
+        w = self._reading(lambda: tall.copy(self._w), finished=False)
         if isinstance(w, np.ndarray):
             w.flags.writeable = False  # writing to a copy would be silently in vain
         return w
@@ -153,7 +153,7 @@ class Learner(Atomic, ABC):
             With 0 nothing changes, and `seen` does not count it. To learners that go downhill by
             `lr`, each datapoint's squared error counts v times.
         """
-        return self._changing(self._learn_point, x, y, weight)
+        return self._alone(False, self._learn_point, x, y, weight)
 
     def _learn_point(self, x: object, y: object, weight: object) -> Update:
         inputs = self._model.accept("x", x, self._dtype)
@@ -162,6 +162,7 @@ class Learner(Atomic, ABC):
             self._check_inputs("x", X, one=True)
         Y = self._labels("y", y, X, one=True)
         if weight is not None:
+            self._finish()
             return self._learn_weighted(X, Y, weights(weight, 1)).first()
         update = self._learn_one(X, Y)
         self._watch(update)
@@ -251,7 +252,7 @@ class Learner(Atomic, ABC):
         """
         if not isinstance(std, bool | np.bool_) and std != "mean":
             raise ValueError(f'std must be True, False or "mean"; it is {std!r}')
-        return self._reading(self._predicted, X, std)
+        return self._reading(self._predicted, X, std, finished=bool(std))
 
     def _predicted(self, X: object, std: bool | str) -> Any:
         inputs = self._inputs("X", X)

@@ -34,6 +34,7 @@ MOST = 1e300  # beyond, squares count as this
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
 FIRST = 32  # rows, after each of which another guess may be chosen
 INTERVAL = 16  # rows between decisions later
+LONG, SELDOM = 1024, 64  # after so many rows the means hardly move in so many
 GROUP = 64  # gradients whose u² are held against the same scale
 WAITING = 4 * GROUP  # gradients that wait to be counted together
 FAR = 25.0  # five standard deviations: of noise that is normal, nothing is lost
@@ -120,6 +121,11 @@ class Guesses:
         self.noises = np.tile(powers, len(self.tails) // len(powers))
 
     @property
+    def until_count(self) -> int:
+        """After so many gradients what waits is counted, or another guess chosen."""
+        return min(self.until_decision, WAITING - self._wait)
+
+    @property
     def until_decision(self) -> int:
         """After so many rows another guess may be chosen."""
         if len(self.noises) == 1:
@@ -128,7 +134,8 @@ class Guesses:
             return 1
         if self.rows < FIRST:
             return 1
-        return INTERVAL - self.rows % INTERVAL
+        interval = INTERVAL if self.rows < LONG else SELDOM
+        return interval - self.rows % interval
 
     def take(
         self, rows: int, told: Array, whitened: Array | None = None, roots: Array | None = None
@@ -181,6 +188,11 @@ class Guesses:
             return self.chosen
         good = good[good // self.per_fading == good[0] // self.per_fading]
         return int(good[np.argmax(self.noises[good])])
+
+    def of_chosen(self, records: Array) -> Array:
+        """What a walk recorded, of the chosen one alone (`Updates.of_records`)."""
+        count = len(self.noises)
+        return records if count == 1 else records[:, _places(count, self.columns, self.chosen)]
 
     def set_noise(self, noises: Array) -> None:
         """Take R to be another from now on."""
@@ -354,6 +366,15 @@ class Guesses:
         self._put(residual, variance, whitened, unscored)
         self.rows, self._known = values["rows"], values["known"]
         self._gradients = values["gradients"]
+
+
+@functools.cache
+def _places(guesses: int, columns: int, chosen: int) -> Array:
+    """Where, of all that is recorded of a row, the numbers of one guess are."""
+    all_columns, mine = guesses * columns, chosen * columns + np.arange(columns)
+    residuals, conflicts = 3 + guesses, 3 + guesses + 2 * all_columns
+    parts = residuals + mine, residuals + all_columns + mine, conflicts + np.arange(columns)
+    return np.concatenate([[0, 1, 2, 3 + chosen], *parts])
 
 
 def _within(numbers: Array, most: float) -> Array:

@@ -116,6 +116,7 @@ class Moving(OneStep):
         if not self.may_miss:
             return super()._labels(name, y, X, one)
         if y is None and one:
+            self._finish()  # rows that are going on, before w is looked at
             return np.full(np.shape(self._predict(X)), np.nan)
         labels = door.numbers(name, y, missing=True)
         return labels[None] if one else labels

@@ -1,6 +1,7 @@
 """Learners that fit each block in a single step."""
 
 import math
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
@@ -11,10 +12,11 @@ from orfit import door, schema, tall
 from orfit.door import Array
 from orfit.growth import Growth
 from orfit.learners import merging
+from orfit.learners.atomic import GoingOn
 from orfit.learners.base import Learner
 from orfit.learners.guesses import Guesses
 from orfit.learners.health import Health
-from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError
+from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError, note
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.learners.weights import inputs_of, observed, roots_of
@@ -38,7 +40,6 @@ class OneStep(Learner):
     """
 
     memory: Any
-    _walk: Walk | None
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class OneStep(Learner):
         if self._way is not None and self._way not in ways:
             why = self._way.obstacle(self)
             raise WayError(f"rows={self._way.name!r} is not possible here: {why}")
-        self._ways, self._walks, self._walk = ways, False, None
+        self._ways, self._walks = ways, False
 
     @property
     def scale(self) -> Any:
@@ -257,7 +258,8 @@ class OneStep(Learner):
 
     def way(self, rows: int = 1, outputs: int = 1) -> str:
         """How so many rows would be learned now: "plain", "compiled" or "coordinates"."""
-        return self._chosen(door.count("rows", rows), door.count("outputs", outputs)).name
+        counts = door.count("rows", rows), door.count("outputs", outputs)
+        return self._reading(lambda: self._chosen(*counts).name)
 
     def _chosen(self, rows: int, outputs: int) -> Way:
         if self._way is None:
@@ -290,8 +292,9 @@ class OneStep(Learner):
         return Updates.joined(updates, Y)
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
-        if self._walks and Y.ndim == 1:
+        if self._walks and (Y.ndim == 1 or self.model.heads is not None):
             return COMPILED.learn_one(self, X, Y)
+        self._finish()
         if self._way is COORDINATES or self.alone(1, self.outputs(Y)) is not COMPILED:
             return super()._learn_one(X, Y)
         self._walks = self._seen > 0  # then it goes on so
@@ -503,11 +506,55 @@ class OneStep(Learner):
         walk: Walk = memory.walk(self.guesses, self.fading, self.drift, self.most)
         return walk
 
-    def walk_again(self) -> Walk:
-        """The same for one row, on the learner's memory: as it was got ready for the last one."""
-        if self._walk is None:
-            self._walk = self.walk(self.memory)
-        return self._walk
+    def walked_on(self, G: Any, F: Array, wanted: Array) -> Array | None:
+        """The record of a single row, learned by a walk that is under way, or begun for it.
+
+        None: it is not learned. A walk is under way from one `learn` to the next, and nothing of it
+        is noted before somebody asks for what it has changed: most of what a row costs is that.
+        """
+        going = self._now.change
+        if going is None or going.walk is None:
+            going = self._going_on()
+            if going is None:
+                return None
+        walk = going.walk
+        row = walk.learned
+        learned = walk.run(G, F, wanted)
+        if learned == row:  # it is for the plain step
+            self._finish()
+            return None
+        records = walk.records[row:learned]
+        record: Array = records[0] if len(self.guesses) == 1 else self.guesses.of_chosen(records)[0]
+        if learned == len(walk.records):
+            self._finish()
+        return record
+
+    def _going_on(self) -> GoingOn | None:
+        """Begin a walk of single rows, where nothing needs to look at each of them."""
+        rows = min(self.guesses.until_count, int(self.memory.until_decision))
+        looked_at = self._probes is not None or self._columns.waits
+        if rows < 2 or looked_at or not self._seen or not self.guesses.settled:
+            return None
+        walk = self.walk(self.memory)
+        if not walk.goes_on:
+            return None
+        walk.begin(rows)
+        learner: Any = weakref.ref(self)  # in a circle, they would outlive their last user
+        walk.catch_up = lambda: learner()._reading(lambda: None)
+        self.memory.walking = weakref.ref(walk)
+        going = self._now.change = GoingOn(walk, lambda: learner()._noted(walk))
+        return going
+
+    def _noted(self, walk: Walk) -> None:
+        """Take note of rows that were going on."""
+        self.memory.walking = None
+        self.__dict__["_seen"] += len(note(self, walk))
+
+    def __del__(self) -> None:
+        """A memory may outlive its learner: it knows all that it was taught."""
+        now = getattr(self, "_now", None)  # a constructor may have refused
+        if now is not None and now.change is not None and now.change.walk is not None:
+            self._noted(now.change.walk)
 
     def kept(self, G: Any) -> Any:
         """G, for a meter as a copy: what is noted late must be what was learned."""
@@ -526,4 +573,6 @@ class OneStep(Learner):
         """Outputs against G's columns, n×q, once for each guess."""
         guesses = self.guesses
         flat, count = outputs.reshape(-1, guesses.columns), len(guesses.noises)
-        return flat if count == 1 else np.tile(flat, count)
+        if count == 1:
+            return flat
+        return flat.repeat(count, 1) if guesses.columns == 1 else np.tile(flat, count)

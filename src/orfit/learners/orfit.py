@@ -145,7 +145,8 @@ class ORFit(Moving):
 
     def _watch(self, told: Update | Updates) -> None:
         super()._watch(told)
-        full = self.memory.rank >= self.model.size
+        rank = told.rank if isinstance(told, Update) else told.rank[-1] if len(told) else 0
+        full = bool(rank >= self.model.size)
         if full is not self._full:
             self._full = full
             if full and self.noise == 0:
@@ -158,17 +159,21 @@ class ORFit(Moving):
             return
         if not np.size(told.prediction):
             return
-        rows = len(told) if isinstance(told, Updates) else 1
-        self._largest = max(self._largest, float(np.abs(told.prediction + told.residual).max()))
-        residual = np.abs(told.residual).reshape(rows, -1).max(axis=1)
+        self._largest = max(self._largest, _most(told.prediction + told.residual))
         # Hardly anything of such a row is new. Where labels agree with each other, hardly anything
         # is left to fit, either; where they do not, w takes a step 1 / novelty times as long.
-        novelty = np.atleast_1d(told.novelty)
-        spanned = (novelty > 0) & (novelty < SPANNED)
-        self._exploded = bool((residual[spanned] > CONTRADICTED * self._largest).any())
-        if self._exploded:
+        if isinstance(told, Update):
+            new = told.novelty
+            contradicts = 0 < new < SPANNED and _most(told.residual) > CONTRADICTED * self._largest
+        else:
+            residual = np.abs(told.residual).reshape(len(told), -1).max(axis=1)
+            spanned = (told.novelty > 0) & (told.novelty < SPANNED)
+            new = told.novelty.min(where=spanned, initial=1.0)
+            contradicts = bool((residual[spanned] > CONTRADICTED * self._largest).any())
+        if contradicts:
+            self._exploded = True
             advise(
-                f"a row of which only {novelty[spanned].min():.0e} is new contradicts those before "
+                f"a row of which only {new:.0e} is new contradicts those before "
                 "it: with noise=0 each is fitted whole, and w explodes. "
                 'noise="auto" finds how much noise there is.',
                 InterpolationWarning,
@@ -269,3 +274,8 @@ def as_memory(memory: Any) -> Memory:
             f"orfit.memory.Latest(10); it is {memory!r}"
         )
     return Principal(door.count("memory", memory))
+
+
+def _most(outputs: Any) -> float:
+    """The largest absolute value of a number, or of many."""
+    return abs(outputs) if isinstance(outputs, float) else float(np.abs(outputs).max())

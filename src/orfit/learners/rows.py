@@ -83,10 +83,10 @@ class Compiled:
         G = learner.kept(G)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
         pieces: list[Array] = []
-        done = 0
+        done, walk = 0, learner.walk(learner.memory)
         while done < len(X):
             rows = slice(done, done + until_decision(learner, learner.memory))
-            numbers, walk = (G[:, rows], F[rows], wanted[rows]), learner.walk(learner.memory)
+            numbers = G[:, rows], F[rows], wanted[rows]
             piece = learner.undivided(self._piece, learner, walk, X[rows], Y[rows], *numbers)
             pieces.append(piece)
             done += len(pieces[-1])
@@ -94,13 +94,14 @@ class Compiled:
         return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
 
     def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
-        """The same for a single row, of which there is one piece."""
+        """The same for a single row: by a walk that goes on with the next one, where it can."""
         offset, labels, G = learner.affine(X, Y)
-        G = learner.kept(G)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
-        walk = learner.walk_again()
-        records = learner.undivided(self._piece, learner, walk, X, Y, G, F, wanted)
-        return Update.of_record(records[0], labels.shape[1:], learner.model.heads)
+        record = learner.walked_on(G, F, wanted)
+        if record is None:
+            G, walk = learner.kept(G), learner.walk(learner.memory)
+            record = learner.undivided(self._piece, learner, walk, X, Y, G, F, wanted)[0]
+        return Update.of_record(record, labels.shape[1:], learner.model.heads)
 
     @staticmethod
     def _piece(
@@ -111,17 +112,18 @@ class Compiled:
         Where the loop has run, and an exception comes before that is noted, it is noted later.
         """
         learner.measure(G, X)
-        walk.begin(G, F, wanted)
+        walk.begin(len(X))
 
         def noted() -> Array:
-            records = note(learner, G, walk, X)
+            learner.measure(G, X)
+            records = note(learner, walk, X)
             if len(records):
                 learner.rows_learned(X, Y, len(records))
                 learner.probe_rows(G, F, wanted, records)
             return records
 
         learner.redo(noted)
-        walk.run()
+        walk.run(G, F, wanted)
         records = noted()
         if not len(records):
             one = slice(1)
@@ -198,10 +200,10 @@ def rows_inside(
         if walks:
             rows = slice(done, done + until_decision(learner, memory))
             learner.measure(G[:, rows], X[rows])
-            walk = learner.walk(memory)
-            walk.begin(G[:, rows], F[rows], wanted[rows])
-            walk.run()
-            records = note(learner, G[:, rows], walk, X[rows])
+            walk, here = learner.walk(memory), X[rows]
+            walk.begin(len(here))
+            walk.run(G[:, rows], F[rows], wanted[rows])
+            records = note(learner, walk, here)
             if len(records):
                 pieces.append(records)
                 done += len(records)
@@ -240,23 +242,19 @@ def until_decision(learner: "OneStep", memory: Any) -> int:
     return min(learner.guesses.until_decision, int(memory.until_decision))
 
 
-def note(learner: "OneStep", G: Any, walk: Walk, X: Any) -> Array:
-    """Take note of what has come of a walk: what is recorded of the chosen guess."""
-    guesses = learner.guesses
-    learner.measure(G, X)
-    records, chosen, start = walk.note(), guesses.chosen, 3 + len(guesses.noises)
+def note(learner: "OneStep", walk: Walk, X: Any = None) -> Array:
+    """Take note of what has come of a walk: what is recorded of the chosen guess.
+
+    X: its rows, which may have weights.
+    """
+    guesses, records = learner.guesses, walk.note()
     if not len(records):
         return records
-    width = len(guesses.noises) * guesses.columns
-    roots = roots_of(X, len(X))
-    roots = None if roots is None else roots[: len(records)]
-    guesses.take(len(records), records[:, 3 : start + width], roots=roots)  # may choose another
-    if start == 4:
-        return records
-    mine = slice(chosen * guesses.columns, (chosen + 1) * guesses.columns)
-    residual, prediction = np.split(records[:, start : start + 2 * width], 2, axis=1)
-    told = records[:, :3], records[:, [3 + chosen]], residual[:, mine], prediction[:, mine]
-    return np.hstack([*told, records[:, start + 2 * width :]])
+    told, start = guesses.of_chosen(records), 3 + len(guesses.noises)
+    roots = None if X is None else roots_of(X[: len(records)], len(records))
+    counted = records[:, 3 : start + len(guesses.noises) * guesses.columns]
+    guesses.take(len(records), counted, roots=roots)  # may choose another
+    return told
 
 
 def ready(A: Array) -> Array:

@@ -1,6 +1,8 @@
 """What every memory is to the learner: a P that says where the parameters may still move."""
 
+import weakref
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -47,24 +49,33 @@ class Split(Protocol):
 class Walk(Protocol):
     """Rows on their way through compiled code, which nothing interrupts.
 
-    It works in place: so it leaves word of what it has done, and `note` can be done again. When
-    that is over, it can begin with other rows.
+    It works in place, and leaves word of what it has done: the memory knows of it from `note` on,
+    which can be done again where it was cut short. Then it can begin with other rows.
     """
 
-    def begin(self, G: Any, F: Array, Y: Array) -> None:
-        """Get ready to learn G's columns one after another.
+    goes_on: bool  # whether it can be run several times before `note`
+    catch_up: Callable[[], None]  # how to have it noted, where it goes on
+    records: Array  # of rows that were learned, one line for each
+
+    def begin(self, rows: int) -> None:
+        """Get ready to learn so many rows, from what the memory is now."""
+
+    def run(self, G: Any, F: Array, Y: Array) -> int:
+        """Learn G's columns one after another, up to one that is not for compiled code: `learned`.
 
         F: what is predicted where w = 0. Y: the labels.
         """
 
-    def run(self) -> None:
-        """Let them be learned, up to one that is not for compiled code."""
+    @property
+    def learned(self) -> int:
+        """How many rows were learned since it began."""
+
+    @property
+    def w(self) -> Any:
+        """The parameters, p×q, as they are now: to be read, not written to."""
 
     def note(self) -> Array:
-        """Let the memory know what came of it, if anything: a record for each row learned.
-
-        Where it begins again with as many rows, it may write over them.
-        """
+        """Let the memory know what came of it, if anything: the records."""
 
 
 class Memory(ABC):
@@ -87,6 +98,8 @@ class Memory(ABC):
     has_tail = False  # whether it can tell what it dropped
     tailed = np.zeros(1, bool)  # whether it does, for each guess of R; otherwise: as never seen
     _carries = False  # whether it is a learner's
+    # Where rows go on being learned, of which it does not know yet.
+    walking: "weakref.ref[Any] | None" = None
 
     @abstractmethod
     def bind(self, like: Any) -> None:
@@ -189,6 +202,12 @@ class Memory(ABC):
     def until_decision(self) -> int:
         """So many rows may be learned by one `walk`."""
         return 1 << 30
+
+    def catch_up(self) -> None:
+        """Let it know of rows that go on being learned."""
+        walk = None if self.walking is None else self.walking()
+        if walk is not None:
+            walk.catch_up()
 
     def guess(self, tails: Array) -> None:
         """Get ready for guesses of R, and whether each is to know what was dropped."""

@@ -132,6 +132,21 @@ class JoinedSplit(BasisSplit):
         return made
 
 
+class Noted:
+    """What compiled code leaves behind: who asks for it has it noted first (`Memory.walking`)."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, memory: Any, owner: type) -> Any:
+        if memory.walking is not None:
+            memory.catch_up()
+        return memory.__dict__[self.name]
+
+    def __set__(self, memory: Any, value: Any) -> None:
+        memory.__dict__[self.name] = value
+
+
 class Basis(Memory):
     """The common part: take gradients in, then `trim`.
 
@@ -145,15 +160,20 @@ class Basis(Memory):
     """
 
     coordinates = drifts = True
+    _frame, seen, tail, _lost = Noted(), Noted(), Noted(), Noted()
     form: Any = Triangle  # of Γ: a kind of `Seen`
     drops_the_least = True  # whether what goes is what was seen least
     m: Any = None  # how many directions there may be; None: as many as come
 
     def __init__(self) -> None:
-        self._frame: Frame | None = None
+        self._frame = None
         self.seen = self.form()  # how much, along the frame's directions
         self.tail = tails.unseen(1)
         self._lost = 0.0
+
+    def __getstate__(self) -> dict[str, Any]:
+        self.catch_up()
+        return vars(self) | {"walking": None}
 
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
@@ -181,12 +201,14 @@ class Basis(Memory):
 
     @property
     def frame(self) -> Frame:
-        assert self._frame is not None, "a memory is bound before it is used"
-        return self._frame
+        frame: Frame | None = self._frame
+        assert frame is not None, "a memory is bound before it is used"
+        return frame
 
     @property
     def w(self) -> Any:
-        return self.frame.w
+        walk = None if self.walking is None else self.walking()
+        return self.frame.w if walk is None else walk.w
 
     @w.setter
     def w(self, w: Any) -> None:
@@ -217,7 +239,7 @@ class Basis(Memory):
 
     @property
     def lost(self) -> float:
-        return self._lost
+        return float(self._lost)
 
     @property
     def most(self) -> int | None:
@@ -346,7 +368,7 @@ class Basis(Memory):
 
     @property
     def parts(self) -> tuple[Any, ...]:
-        return (self, self.frame)
+        return (self, self.__dict__["_frame"])  # noted or not
 
     def settle(self) -> None:
         self.frame.make_room()

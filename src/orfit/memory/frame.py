@@ -161,11 +161,14 @@ class Frame:
         return base
 
     def advance(
-        self, stored: int, W: Array, shift: Array, folds: int, makers: small.Makers | None
+        self, stored: int, W: Array, shift: Array, folds: int, makers: small.Makers | None, w: Any
     ) -> None:
-        """Go on from where the compiled loop stopped, which has changed rows, M and base."""
+        """Go on from where the compiled loop stopped, which has changed rows, M and base.
+
+        w: what the parameters are, where somebody has asked.
+        """
         self.stored, self.W, self.shift, self.folds = stored, W, shift, folds
-        self.makers, self._w = makers, None
+        self.makers, self._w = makers, w
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from orfit.door import Array
 from orfit.memory.seen import Axes
 from orfit.tail import Tail
 
-NUMBERS = 10  # of an outcome, before its arrays
+NUMBERS = 10  # of a state, before its arrays
 
 # Lengths of rows that are stored as they are: along others w's coefficients would be too large.
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
@@ -34,90 +35,113 @@ def rows_of(G: Any) -> Array:
     return rows if rows.flags.writeable else rows.copy()
 
 
-class Walk:
-    """`memory.Walk`, by `kernels.walk`, whose records these are.
+def packed(memory: Any, guesses: int, exact: bool) -> Array:
+    """What `kernels.walk` goes on from: numbers, sigma, the tail, shift and W, one after another.
 
-    F, Y: n×b. most: what a parameter may reach. Stops short, with fewer records, where a step might
-    overflow.
+    With room for as much as there may be.
     """
+    frame, tail, room = memory.frame, memory.tail, len(memory.frame.rows)
+    k, stored, columns = len(frame.W), frame.stored, len(frame.base)
+    state = np.empty(NUMBERS + (memory.m + columns + 1) * room + 2 * guesses)
+    numbers = stored, k, exact, frame.folds, memory._lost, frame.reach
+    state[:NUMBERS] = 0, *numbers, tail.rows, tail.dropping, tail.prior
+    place = NUMBERS
+    for part in (memory.seen.sigma, tail.level, tail.dropped, frame.shift, frame.W):
+        state[place : place + part.size] = part.ravel()
+        place += part.size
+    return state
+
+
+class Walk:
+    """`memory.Walk`, by `kernels.walk`, whose records these are."""
+
+    goes_on = True
+    catch_up: Callable[[], None]
 
     def __init__(
         self, memory: Any, guesses: Any, forgetting: float, drift: float, most: float
     ) -> None:
-        self.memory, self.guesses, self.forgetting, self.drift = memory, guesses, forgetting, drift
+        self.memory, self.guesses, self.drift = memory, guesses, drift
         dtype, tailed = tall.numpy_dtype(memory.frame.base), bool(memory.tailed.any())
         self.dtype, self.tailed, self.fading = dtype, tailed, math.sqrt(forgetting)
-        self.limits = tall.cutoff(dtype), SCALES[dtype], gram.most_lost(dtype)
         # Its coefficients along rows are larger than a step, by what they are shorter.
-        self.most = most * (SCALES[dtype][0] / math.sqrt(gram.most_lost(dtype)))
+        most *= SCALES[dtype][0] / math.sqrt(gram.most_lost(dtype))
+        self.limits = tall.cutoff(dtype), SCALES[dtype], gram.most_lost(dtype), most
 
-    def begin(self, G: Any, F: Array, Y: Array) -> None:
+    def begin(self, rows: int) -> None:
         memory, guesses, frame = self.memory, self.guesses, self.memory.frame
-        self.X, self.F, self.Y = rows_of(G), F, Y
-        self.exact = memory.makers(guesses.noise) is not None
-        self.makers = np.zeros(frame.M.shape) if self.exact else NOTHING
-        if self.exact:
+        self.frame, self._w = frame, frame._w
+        count, columns = len(guesses.noises), len(frame.base)
+        self.records = np.empty((rows, 3 + count + 2 * columns + columns // count))
+        exact = memory.makers(guesses.noise) is not None
+        self.state, self.makers = packed(memory, count, exact), NOTHING
+        if exact:
+            self.makers = np.zeros(frame.M.shape)
             self.makers[: frame.stored, : frame.stored] = frame.makers.rows
-        count, columns, room = len(guesses.noises), len(frame.base), len(frame.rows)
-        self.records = np.empty((len(Y), 3 + count + 2 * columns + columns // count))
-        # Where the kernel writes what came of it (`kernels.tell`).
-        self.outcome = np.empty(NUMBERS + (memory.m + columns + 1) * room + 2 * count)
-        self.outcome[0] = 0.0
-
-    def run(self) -> None:
-        kernels, memory, guesses, X = compiled(), self.memory, self.guesses, self.X
-        frame = memory.frame
-        kernels.walk(
+        free = memory.size - memory.m if self.tailed else 0
+        self.threads = compiled().threads
+        self.walk = functools.partial(
+            compiled().walk,
             tall.shared(frame.rows),
-            frame.stored,
-            np.ascontiguousarray(frame.W),
             frame.M,
             self.makers,
-            self.exact,
-            memory.seen.sigma,
+            tall.shared(frame.base),
+            self.state,
             memory.m,
             memory.shrinks,
-            memory.tail,
-            memory.size - memory.m if self.tailed else 0,
-            tall.shared(frame.base),
-            np.ascontiguousarray(frame.shift),
-            frame.folds,
-            X,
-            self.F,
-            self.Y,
+            free,
             guesses.noises,
             memory.tailed,
             guesses.chosen,
             self.fading,
             self.drift,
             *self.limits,
-            self.most - frame.reach,
             self.records,
-            self.outcome,
-            kernels.threads(X.shape[1], len(X)),
         )
-        READY.add(self.dtype)
 
-    def note(self) -> Array:
-        memory, frame, outcome = self.memory, self.memory.frame, self.outcome
-        if not outcome[0]:
-            return self.records[:0]
-        learned, stored, k, exact, folds, lost, moved, *tail = outcome[:NUMBERS].tolist()
-        learned, stored, k, count = int(learned), int(stored), int(k), len(self.guesses.noises)
+    def run(self, G: Any, F: Array, Y: Array) -> int:
+        self._w, X = None, rows_of(G)
+        self.walk(self.threads(X.shape[1], len(X)), X, F, Y)
+        return self.learned
+
+    @property
+    def learned(self) -> int:
+        return int(self.state.item(0))
+
+    @property
+    def w(self) -> Any:
+        if self._w is None:
+            frame, (stored, _, _, shift, _) = self.frame, self._arrays()
+            self._w = frame.base.T + tall.combine(frame.rows[:stored].T, shift.T)
+        return self._w
+
+    def _arrays(self) -> tuple[int, Array, Array, Array, Array]:
+        """Of the state: how many rows are stored, sigma, two of the tail's arrays, shift and W."""
+        state, count, columns = self.state, len(self.guesses.noises), len(self.frame.base)
+        stored, k = int(state[1]), int(state[2])
         of_tail = NUMBERS + k
         of_shift = of_tail + 2 * count
-        of_W = of_shift + len(frame.base) * stored
-        level, dropped = outcome[of_tail:of_shift].reshape(2, count)
-        frame.advance(
+        of_W = of_shift + columns * stored
+        return (
             stored,
-            outcome[of_W : of_W + k * stored].reshape(k, stored),
-            outcome[of_shift:of_W].reshape(len(frame.base), stored),
-            int(folds),
-            small.Makers(np.asfortranarray(self.makers[:stored, :stored])) if exact else None,
+            state[NUMBERS:of_tail],
+            state[of_tail:of_shift].reshape(2, count),
+            state[of_shift:of_W].reshape(columns, stored),
+            state[of_W : of_W + k * stored].reshape(k, stored),
         )
-        frame.reach += moved
-        memory.seen = Axes(outcome[NUMBERS:of_tail])
+
+    def note(self) -> Array:
+        READY.add(self.dtype)
+        memory, frame, learned = self.memory, self.frame, self.learned
+        if not learned:
+            return self.records[:0]
+        exact, folds, lost, reach, *tail = self.state[3:NUMBERS].tolist()
+        stored, sigma, (level, dropped), shift, W = self._arrays()
+        made_by = np.asfortranarray(self.makers[:stored, :stored]) if exact else None
+        makers = None if made_by is None else small.Makers(made_by)
+        frame.advance(stored, W, shift, int(folds), makers, self._w)
+        frame.reach, memory._lost = reach, lost
+        memory.seen = Axes(sigma)
         memory.tail = Tail(level, dropped, *tail)
-        memory._lost = memory._lost * self.forgetting**learned + lost
         memory.walked(learned, self.guesses)
         return self.records[:learned]

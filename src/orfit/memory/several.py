@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -161,11 +162,11 @@ class Several(Memory):
     def walk(self, *settings: Any) -> "SeveralWalk":
         return SeveralWalk(self, *settings)
 
-    def joined(self, told: list[Array], width: int) -> Array:
+    def joined(self, told: list[Array], which: int, width: int) -> Array:
         """The records of the best, with the variances, residuals and predictions of all."""
         ends = np.cumsum([3, self.each, width, width])
         parts = [[t[:, a:b] for t in told] for a, b in pairwise(ends)]
-        best = told[self.best]
+        best = told[which]
         return np.hstack([best[:, :3], *(t for part in parts for t in part), best[:, ends[-1] :]])
 
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
@@ -269,37 +270,49 @@ class Several(Memory):
 class SeveralWalk:
     """Each memory's copy walks by itself; where one stops short, the others walk no further."""
 
+    goes_on = False  # they have to stop at the same row
+    catch_up: Callable[[], None]
+
     def __init__(self, memory: Several, guesses: Any, fades: Any, *more: Any) -> None:
         self.memory, self.guesses, self.fades, self.more = memory, guesses, fades, more
 
-    def begin(self, G: Any, F: Array, Y: Array) -> None:
-        self.came: tuple[list[Any], list[Array]] | None = None
-        self.G, self.F, self.Y = G, F, Y
+    def begin(self, rows: int) -> None:
+        self.ahead, self.records = self.memory.memories, np.empty((0, 0))
 
-    def run(self) -> None:
-        came = self._walked(len(self.Y))
-        lengths = [len(records) for records in came[1]]
-        self.came = came if min(lengths) == max(lengths) else self._walked(min(lengths))
+    def run(self, G: Any, F: Array, Y: Array) -> int:
+        ahead, told = self._walked(G, F, Y)
+        lengths = [len(records) for records in told]
+        if min(lengths) < max(lengths):
+            ahead, told = self._walked(G, F, Y[: min(lengths)])
+        best, width = self.guesses.chosen // self.memory.each, Y.shape[1] // len(ahead)
+        records = self.memory.joined(told, best, width)
+        self.ahead, self.records = ahead, records  # this is the moment
+        return self.learned
 
-    def _walked(self, rows: int) -> tuple[list[Any], list[Array]]:
-        """The memories after so many rows, and their records."""
+    def _walked(self, G: Any, F: Array, Y: Array) -> tuple[list[Any], list[Array]]:
+        """The memories after the rows of Y, and their records."""
         several, ahead, told = self.memory, copy.deepcopy(self.memory.memories), []
-        F, Y, each = several.shared_out(self.F), several.shared_out(self.Y), several.each
+        rows, each = len(Y), several.each
+        F_each, Y_each = several.shared_out(F[:rows]), several.shared_out(Y)
         for i, memory in enumerate(ahead):
             noises = self.guesses.noises[i * each : (i + 1) * each]
             mine = OfOne(noises, self.guesses.chosen % each)
-            numbers = np.ascontiguousarray(F[i][:rows]), np.ascontiguousarray(Y[i][:rows])
             walk = memory.walk(mine, self.fades[i], *self.more)
-            walk.begin(self.G[:, :rows], *numbers)
-            walk.run()
+            walk.begin(rows)
+            walk.run(G[:, :rows], *map(np.ascontiguousarray, (F_each[i], Y_each[i])))
             told.append(walk.note())
         return ahead, told
 
+    @property
+    def learned(self) -> int:
+        return len(self.records)
+
+    @property
+    def w(self) -> Any:
+        return tall.beside(*(memory.w for memory in self.ahead))
+
     def note(self) -> Array:
-        several = self.memory
-        width = self.Y.shape[1] // len(several.memories)
-        if self.came is None or not len(self.came[1][0]):  # nothing was learned
-            return self.Y[:0]
-        several.memories, told = self.came
-        several.best = self.guesses.chosen // several.each
-        return several.joined(told, width)
+        if len(self.records):
+            self.memory.memories = self.ahead
+            self.memory.best = self.guesses.chosen // self.memory.each
+        return self.records

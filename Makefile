@@ -5,10 +5,12 @@ venv = $(2) -m venv $(1) >/dev/null 2>&1 || $(2) -m venv --clear --without-pip $
 # Every extra but torch and river, and what tests compare with. river wants a newer NumPy than the
 # lowest that orfit takes.
 most = '.[cli,experiments,fast,sklearn,test]' 'filterpy>=2.0'
-# The row loop is compiled once, before two processes would do so at the same time.
-warm = $(1)/bin/python -c "import orfit; orfit.warm_up()"
+# The row loops are compiled once, before two processes of tests would do so at the same time.
+warm = $(1)/bin/python -c "import orfit; orfit.warm_up('$(2)')"
+# Two processes; one that has no more tests takes some of the other's.
+pytest = $(1)/bin/pytest -n 2 --dist worksteal
 
-.PHONY: demo reproduce test test-core test-core-short test-oldest test-slow bench bench-streams bench-long docs wheel setup clean
+.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-slow bench bench-streams bench-long docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -17,36 +19,38 @@ demo: .venv/demo
 reproduce: .venv/demo
 	.venv/bin/orfit reproduce
 
-test: .venv/dev
+lint: .venv/dev
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
-	$(call warm,.venv)
-	.venv/bin/pytest -n 2
+
+warm-float64 warm-float32: warm-%: .venv/dev
+	$(call warm,.venv,$*)
+
+# While mypy reads, numba compiles.
+test: .venv/dev
+	$(MAKE) --jobs=2 warm-float64 warm-float32 lint
+	$(call pytest,.venv)
 
 # The core alone: no numba, no torch, no scikit-learn, nothing to draw with.
 test-core: .venv-core/ready
-	.venv-core/bin/pytest -n 2
-
-# The same without the files on the numbers of long streams: nearly half of the time, and mostly in
-# ways that `make test` tests by name too. An import that fails shows in the other files.
-long = degenerate rounding tail uncertainty wheel windup
-test-core-short: .venv-core/ready
-	.venv-core/bin/pytest -n 2 $(long:%=--ignore=tests/test_%.py)
+	$(call pytest,.venv-core)
 
 # The lowest versions that pyproject.toml declares, as uv finds them.
 test-oldest: .venv-oldest/ready
-	$(call warm,.venv-oldest)
-	.venv-oldest/bin/pytest -n 2
+	$(call warm,.venv-oldest,float64)
+	$(call warm,.venv-oldest,float32)
+	$(call pytest,.venv-oldest)
 
 # Another Python, with every extra but torch: make test-3.12 needs a python3.12 in the path.
 test-3.%: .venv-3.%/ready
-	$(call warm,.venv-3.$*)
-	.venv-3.$*/bin/pytest -n 2
+	$(call warm,.venv-3.$*,float64)
+	$(call warm,.venv-3.$*,float32)
+	$(call pytest,.venv-3.$*)
 
-test-slow: .venv/dev
-	$(call warm,.venv)
+# In the order of the files: a long one may be begun by hand, pytest -m slow tests/test_fuzz.py.
+test-slow: warm-float64 warm-float32
 	.venv/bin/pytest -m slow --durations=0
 
 bench: .venv/bench

@@ -1,4 +1,5 @@
 import functools
+import gc
 import os
 import sys
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ from hypothesis import settings
 import orfit
 from orfit.learners.rows import Auto, WayError
 
-settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=60)
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
@@ -30,6 +31,12 @@ WAYS = {
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="compiled rows need numba")
 if find_spec("numba") is None:  # it would be plain by another name
     del WAYS["compiled"]
+
+
+def pytest_collection_finish():
+    """What is there by now stays to the end: no need to look for garbage in it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

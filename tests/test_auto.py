@@ -151,14 +151,14 @@ def test_a_nonlinear_model_is_compared_along_the_tangent_of_the_chosen_one(memor
 
 @pytest.mark.parametrize("sigma", [0.05, 0.5])
 def test_a_nonlinear_model_ends_near_the_best_of_the_grid(sigma, rng):
-    X = rng.standard_normal((1300, 4))
+    X = rng.standard_normal((700, 4))
     clean = np.sin(X @ np.array([0.3, 0.8, 0.1, 0.6]))
-    y = clean + sigma * rng.standard_normal(1300)
+    y = clean + sigma * rng.standard_normal(700)
 
     def learned(noise):
         learner = orfit.ORFit(Wave(), 4, noise=noise)
-        learner.learn_each(X[:1000], y[:1000])
-        return learner, np.sqrt(np.mean((learner.predict(X[1000:]) - clean[1000:]) ** 2))
+        learner.learn_each(X[:400], y[:400])
+        return learner, np.sqrt(np.mean((learner.predict(X[400:]) - clean[400:]) ** 2))
 
     auto, error = learned("auto")
     errors = [learned(float(R))[1] for R in auto.guesses.noises]

@@ -16,14 +16,14 @@ import orfit
 
 pytest.importorskip("numba")
 from orfit import kernels
-from orfit.kernels import cache, whole
+from orfit.kernels import cache, fleet, whole
 from orfit.learners.rows import Auto
 
 PACKAGE = Path(orfit.__file__).parent
 LINE = "orfit compiles a loop over rows"
 NOT_KEPT = "what orfit compiles is not kept for the next process"
 # `RLS`, whose loop is compiled in seconds; all is the same for the other.
-SCRIPT = """
+REAL = """
 import numpy as np, orfit
 rng = np.random.default_rng(0)
 X, y = rng.standard_normal((40, 3)), rng.standard_normal(40)
@@ -33,13 +33,41 @@ for learner in (loop, plain):
 assert np.abs(loop.w - plain.w).max() < 1e-12
 print(orfit.__file__)
 """
+# What becomes of files and folders is the same for any loop that is kept: one of a line, beside
+# the others, is compiled at once.
+LINE_LONG = """
+from numba import njit
+from orfit.kernels import FINGERPRINT
+from orfit.kernels.cache import kept
 
 
-def run(path, **variables):
-    """The script, with the package that lies there."""
+def row_loop(fingerprint):
+    @kept
+    @njit
+    def walk(x):
+        fingerprint
+        x[0] = x.sum()
+
+    return walk
+
+
+walk = row_loop(FINGERPRINT)
+"""
+SHORT = """
+import numpy as np, orfit
+from orfit.kernels import line_long
+x = np.ones(3)
+line_long.walk(x)
+assert x[0] == 3
+print(orfit.__file__)
+"""
+
+
+def run(path, script=SHORT, **variables):
+    """A script, with the package that lies there."""
     place = {"PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"} | variables
     settings = {name: value for name, value in (os.environ | place).items() if value is not None}
-    command = [sys.executable, "-W", "error", "-c", SCRIPT]
+    command = [sys.executable, "-W", "error", "-c", script]
     return subprocess.Popen(
         command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -52,9 +80,10 @@ def told(process):
 
 
 def copied(tmp_path):
-    """The package, with nothing in any cache."""
+    """The package and a short loop, with nothing in any cache."""
     place = tmp_path / "lib"
     shutil.copytree(PACKAGE, place / "orfit", ignore=shutil.ignore_patterns("__pycache__"))
+    (place / "orfit" / "kernels" / "line_long.py").write_text(LINE_LONG)
     return place
 
 
@@ -65,23 +94,30 @@ def package(tmp_path):
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory):
-    """The package, after it was compiled, and what was said."""
+    """The package, after the short loop was compiled."""
     place = copied(tmp_path_factory.mktemp("compiled"))
-    return place, told(run(place))[1]
+    told(run(place))
+    return place
 
 
 @pytest.fixture
 def kept(compiled, tmp_path):
     """A copy of it, with its cache."""
-    shutil.copytree(compiled[0], tmp_path / "lib")
+    shutil.copytree(compiled, tmp_path / "lib")
     return tmp_path / "lib"
 
 
-def test_it_is_compiled_with_a_word_and_loaded_without(compiled):
-    package, said = compiled
+@pytest.mark.parametrize("script", [REAL, SHORT], ids=["RLS", "short"])
+def test_it_is_compiled_with_a_word_and_loaded_without(package, script):
+    _, said = told(run(package, script))
     assert said.count(LINE) == 1
     assert "once on this machine" in said
-    assert told(run(package))[1] == ""
+    assert told(run(package, script))[1] == ""
+
+
+def test_all_loops_are_kept_in_that_way():
+    for loop in (kernels.walk, whole.walk, fleet.learn, fleet.predict):
+        assert isinstance(loop._cache, cache.Kept)
 
 
 def test_where_no_folder_can_be_written(package):
@@ -95,12 +131,11 @@ def test_where_no_folder_can_be_written(package):
         assert "NUMBA_CACHE_DIR" in errors
 
 
-def test_where_the_folder_is_gone_when_it_is_needed(package, monkeypatch):
-    script = "import shutil, orfit.kernels.whole as whole\n"
-    script += "shutil.rmtree(whole.walk._cache.cache_path)\n"
-    script += "open(whole.walk._cache.cache_path, 'w').close()\n"
-    monkeypatch.setattr(f"{__name__}.SCRIPT", script + SCRIPT)
-    _, errors = told(run(package))
+def test_where_the_folder_is_gone_when_it_is_needed(package):
+    script = "import shutil, orfit.kernels.line_long as line_long\n"
+    script += "shutil.rmtree(line_long.walk._cache.cache_path)\n"
+    script += "open(line_long.walk._cache.cache_path, 'w').close()\n"
+    _, errors = told(run(package, script + SHORT))
     assert errors.count(LINE) == errors.count(NOT_KEPT) == 1
 
 
@@ -111,15 +146,19 @@ def test_several_processes_at_once(package):
     assert not list((package / "orfit" / "kernels" / "__pycache__").glob("*.tmp.*"))
 
 
-@pytest.mark.parametrize(("name", "home"), [("a.zip", "/dev/null/nowhere"), ("a.whl", "home")])
-def test_an_install_that_is_zipped(package, name, home, tmp_path):
+@pytest.mark.parametrize(
+    ("name", "home", "script"),
+    [("a.zip", "/dev/null/nowhere", REAL), ("a.whl", "home", SHORT)],
+    ids=["zip", "wheel"],
+)
+def test_an_install_that_is_zipped(package, name, home, script, tmp_path):
     archive = tmp_path / name
     with zipfile.ZipFile(archive, "w") as zipped:
         for file in (package / "orfit").rglob("*.*"):
             zipped.write(file, file.relative_to(package))
     shutil.rmtree(package)
     place = str(tmp_path / home)  # an absolute one stays
-    out, errors = told(run(archive, HOME=place, XDG_CACHE_HOME=place))
+    out, errors = told(run(archive, script, HOME=place, XDG_CACHE_HOME=place))
     assert out.startswith(str(archive))
     assert errors.count(LINE) == errors.count(NOT_KEPT) == 1
 
@@ -157,7 +196,10 @@ def test_what_is_kept_belongs_to_the_sources_that_are_there(kept):
 
 def test_after_warming_up_every_learner_is_compiled_from_its_first_row():
     fresh = orfit.ORFit(orfit.Linear(3), 2)
-    orfit.warm_up()
+    for wanted in ("float32", None):
+        orfit.warm_up(wanted)
+    with pytest.raises(ValueError, match="dtype must be float64, float32 or None; it is 'int'"):
+        orfit.warm_up("int")
     for dtype in (np.float64, np.float32):
         w0 = np.zeros(3, dtype)
         assert orfit.ORFit(orfit.Linear(3), 2, w0=w0).way() == "compiled"

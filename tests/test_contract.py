@@ -242,20 +242,20 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model, way):
 
 @everywhere
 def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, way, tmp_path):
-    X, Y = stream(model, 40)
+    X, Y = stream(model, 25)
     learner = make(learner, model, way)
     needs_model = not learner.model.settings() or learner.model.features is not None
     again = {"model": MODELS[model][0]()} if needs_model else {}
     learner.save(tmp_path / "fresh")
     assert same(orfit.load(tmp_path / "fresh", **again), learner)
-    for x, y in zip(X[:20], Y[:20], strict=True):
+    for x, y in zip(X[:15], Y[:15], strict=True):
         learner.learn(x, y)
     learner.save(tmp_path / "file")
     restored = orfit.load(tmp_path / "file", **again)
     assert type(restored) is type(learner)
     assert same(restored, learner)
     for each in (learner, restored):
-        for x, y in zip(X[20:], Y[20:], strict=True):
+        for x, y in zip(X[15:], Y[15:], strict=True):
             each.learn(x, y)
         each.learn_batch(X[:5], Y[:5])
     assert same(restored, learner)

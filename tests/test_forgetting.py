@@ -55,7 +55,7 @@ def labels_for(make, y):
 @pytest.mark.parametrize("make", EVERY)
 @pytest.mark.parametrize("way", WAYS)
 def test_each_is_the_learner_of_that_forgetting(make, way, rng):
-    X, y = moving(rng, 0.05, 300)
+    X, y = moving(rng, 0.05, 150)
     Y = labels_for(make, y)
     if make is orfit_unlimited and way == "compiled":
         pytest.skip("it has no compiled loop")
@@ -86,7 +86,7 @@ def test_it_is_as_good_as_the_best_of_them(make, step, rng):
 
 @pytest.mark.parametrize("settings", [{}, {"noise": "auto"}, {"noise": "auto", "tail": "auto"}])
 def test_all_ways_choose_alike(settings, rng):
-    X, y = moving(rng, 0.03, 300)
+    X, y = moving(rng, 0.03, 150)
     made = []
     for way in WAYS:
         learner = orfit.ORFit(orfit.Linear(P), 5, forgetting="auto", rows=way, **settings)
@@ -118,16 +118,16 @@ def test_where_one_of_them_stops_short_the_others_wait(rng):
 
 @pytest.mark.parametrize("make", [orfit_limited, orfit_unlimited, two_heads, whole])
 def test_saved_copied_or_pickled_it_goes_on_bit_by_bit(make, rng, tmp_path):
-    X, y = moving(rng, 0.05, 200)
+    X, y = moving(rng, 0.05, 120)
     Y = labels_for(make, y)
     first = make(forgetting="auto")
-    first.learn_each(X[:101], Y[:101])
+    first.learn_each(X[:61], Y[:61])
     first.save(tmp_path / "half")
     others = [orfit.load(tmp_path / "half"), copy.deepcopy(first)]
     others.append(pickle.loads(pickle.dumps(first)))
-    first.learn_each(X[101:], Y[101:])
+    first.learn_each(X[61:], Y[61:])
     for other in others:
-        other.learn_each(X[101:], Y[101:])
+        other.learn_each(X[61:], Y[61:])
         np.testing.assert_array_equal(other.memory.w, first.memory.w)
         assert other.forgetting == first.forgetting
         np.testing.assert_array_equal(other.scale, first.scale)

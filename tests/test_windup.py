@@ -8,8 +8,11 @@ from conftest import needs_numba
 from orfit.memory import Dense, dense, windup
 
 
-def streams(p, rng, ordinary=600, held=10_000, back=None):
-    """Ordinary rows, one row held for long, ordinary rows again; y of w = 1, with noise 0.1."""
+def streams(p, rng, ordinary=600, held=1000, back=None):
+    """Ordinary rows, one row held for long, ordinary rows again; y of w = 1, with noise 0.1.
+
+    At λ = 0.9 a thousand rows are as good as any number: P would have grown by 1e45.
+    """
     w, back = np.ones(p), back or 3 * p + 100
     still = np.broadcast_to(rng.standard_normal(p), (held, p))
     for X in (rng.standard_normal((ordinary, p)), still, rng.standard_normal((back, p))):
@@ -23,7 +26,7 @@ def learners(p, forgetting):
 
 def test_a_row_held_after_ordinary_ones_does_not_wind_p_up(rng):
     rls, other = learners(4, 0.95)
-    for X, y in list(streams(4, rng, 1000, 2500))[:2]:
+    for X, y in list(streams(4, rng, 500, 1000))[:2]:
         rls.learn_each(X, y)
         other.learn_each(X, y)
     assert np.abs(rls.memory.P).max() <= 1e12
@@ -36,10 +39,10 @@ def test_a_row_held_after_ordinary_ones_does_not_wind_p_up(rng):
 def test_when_excitation_returns(p, forgetting, rng):
     """The largest residual is near that of ORFit, whose prior keeps its weight."""
     rls, other = learners(p, forgetting)
-    for X, y in streams(p, rng):
+    for X, y in streams(p, rng, held=int(100 / (1 - forgetting))):
         most = np.abs(rls.learn_each(X, y).residual).max()
-        # After a thousand rows ORFit stands still.
-        least = np.abs(other.learn_each(X[-1000:], y[-1000:]).residual).max()
+        # After some hundred rows ORFit stands still.
+        least = np.abs(other.learn_each(X[-600:], y[-600:]).residual).max()
     assert most <= 2 * least
 
 
@@ -77,7 +80,7 @@ def test_a_stream_that_falls_silent_and_returns(p, rng):
     """Rows of zeros excite nothing at all."""
     rls, _ = learners(p, 0.9)
     for X, y in streams(p, rng):
-        rls.learn_each(X if len(X) != 10_000 else 0 * X, y)
+        rls.learn_each(X if len(X) != 1000 else 0 * X, y)
     assert np.linalg.norm(rls.w - 1) <= 1
 
 

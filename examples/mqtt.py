@@ -7,10 +7,10 @@ The broker keeps what is not acknowledged (QoS 1, a session that outlives the co
 it again. Rows are acknowledged once they are in the file; what comes again is known by its number,
 which is the number of rows that were learned before it.
 
-A broker sends only so many rows that are not acknowledged (mosquitto: max_inflight_messages 20): who
-waited for more before acknowledging any would wait for ever. So a pause is a time to save, too. And
-it drops what it cannot keep for who is away (max_queued_messages 1000; 0 keeps all): then a number
-is missing, and this ends with a sentence instead of learning on.
+A broker sends only so many rows that are not acknowledged (mosquitto: max_inflight_messages 20);
+who waited for more before acknowledging any would wait for ever. So a pause is a time to save, too.
+And it drops what it cannot keep for who is away (max_queued_messages 1000; 0 keeps all): then a
+number is missing, and this ends with a sentence instead of learning on.
 """
 
 import argparse

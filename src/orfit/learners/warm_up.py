@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from orfit.learners.fleet import Fleet
 from orfit.learners.orfit import ORFit
 from orfit.learners.rls import RLS
 from orfit.models import Linear
@@ -25,3 +26,4 @@ def warm_up() -> None:
         settings: dict[str, Any] = {"w0": np.zeros(4, dtype), "rows": "compiled"}
         for learner in (ORFit(Linear(4), 2, **settings), RLS(Linear(4), **settings)):
             learner.learn_each(np.eye(4), np.zeros(4))
+    Fleet(1, Linear(4), 2, noise=1.0).learn(np.zeros(4, np.int64), np.eye(4), np.zeros(4))

@@ -165,6 +165,21 @@ def test_a_learner_of_its_own_is_a_copy():
         fleet[COUNT]
 
 
+def test_after_warming_up_nothing_more_is_compiled():
+    pytest.importorskip("numba")
+    from orfit.kernels import fleet as kernels
+
+    orfit.warm_up()
+    assert len(kernels.learn.signatures) == 1
+    for case in SETTINGS:
+        fleet, _, (which, X, Y) = pair(case)
+        X.flags.writeable = False
+        fleet.learn(which, X, Y)
+        fleet.learn(which.astype(np.int32)[:9], np.asfortranarray(X[:9], np.float32), Y[:9])
+    orfit.Fleet(3, orfit.Linear(2), 1, noise=1).learn([0, 2], np.eye(2, dtype=int), [1, 2])
+    assert len(kernels.learn.signatures) == 1
+
+
 def test_it_takes_little_more_than_directions():
     fleet = orfit.Fleet(10, orfit.Linear(100), 20, noise=1.0)
     assert fleet.numbers <= 10 * 1.02 * (20 + 1) * 100

@@ -14,7 +14,7 @@ from orfit.models import Linear
 def warm_up() -> None:
     """Compile the row loops now: else a learner does so in the midst of its stream.
 
-    It takes about a minute, once on a machine; later they are loaded in seconds. Learners that
+    It takes two minutes or so, once on a machine; later they are loaded in seconds. Learners that
     begin afterwards use them from their first row on. Without numba nothing happens.
 
     Examples:

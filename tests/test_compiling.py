@@ -116,7 +116,7 @@ def test_it_is_compiled_with_a_word_and_loaded_without(package, script):
 
 
 def test_all_loops_are_kept_in_that_way():
-    for loop in (kernels.walk, whole.walk, fleet.learn, fleet.predict):
+    for loop in (kernels.walk, whole.walk, fleet.learn):
         assert isinstance(loop._cache, cache.Kept)
 
 

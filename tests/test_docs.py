@@ -8,7 +8,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-EXTRAS = {"torch": "torch", "sklearn": "sklearn", r"orfit\.stream": "pyarrow", "river": "river"}
+EXTRAS = {
+    "torch": "torch",
+    "sklearn": "sklearn",
+    r"orfit\.stream": "pyarrow",
+    "river": "river",
+    "dask": "dask",
+}
 
 
 # The guide is run below, where what it prints is looked at: it is the longest.

@@ -482,19 +482,20 @@ def test_an_exception_at_any_moment(kind):
         check(lambda one: one.unlearn(stream.X[:6:2], stream.Y[:6:2]))
 
 
-class Digits:
-    """Random features of scikit-learn's digits, whose numbers are to be told: as regression."""
+class Told:
+    """Random features of scikit-learn's digits, as regression on their numbers, or diabetes."""
 
-    def __init__(self, p, seed):
+    def __init__(self, p, seed, name="digits"):
         datasets = pytest.importorskip("sklearn.datasets")
-        X, y = datasets.load_digits(return_X_y=True)
-        rng = np.random.default_rng(seed)
-        order = rng.permutation(len(X))
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+        rng, d = np.random.default_rng(seed), X.shape[1]
+        order, train = rng.permutation(len(X)), 600 if name == "digits" else 331
         self.inputs = ((X - X.mean(0)) / (X.std(0) + 1e-9))[order]
         y = ((y - y.mean()) / y.std())[order]
-        W = rng.standard_normal((64, p)) / 8
+        W = rng.standard_normal((d, p)) / np.sqrt(d)
         F = np.sqrt(2 / p) * np.cos(self.inputs @ W + rng.uniform(0, 2 * np.pi, p))
-        self.F, self.y, self.test = F[:600], y[:600], (F[1000:], y[1000:])
+        test = slice(1000 if name == "digits" else train, None)
+        self.F, self.y, self.test = F[:train], y[:train], (F[test], y[test])
 
     def error(self, w):
         F, y = self.test
@@ -512,7 +513,7 @@ def test_of_truncated_learners_the_merged_one_predicts_as_well(settings):
     """On average over two draws; adding what no U spans would give 1.5 times these errors."""
     told = []
     for seed in range(2):
-        data = Digits(80, seed)
+        data = Told(80, seed)
         make = functools.partial(orfit.ORFit, orfit.Linear(80), 20, **settings)
         for order in (np.arange(600), np.argsort(data.inputs[:600, 20], kind="stable")):
             parts = data.learners(make, np.array_split(order, 4))
@@ -528,6 +529,25 @@ def test_of_truncated_learners_the_merged_one_predicts_as_well(settings):
     assert merged[0] <= 1.01 * mean[0]
     assert merged[0] <= 1.10 * sequential[0]
     assert merged[1] <= 1.02 * sequential[1]
+    assert (folded <= 1.03 * merged).all()
+
+
+@pytest.mark.parametrize("noise", [0.1, 1.0])
+def test_what_was_dropped_costs_little_beside_all_rows_at_once(noise):
+    """Diabetes. At noise=0.1, too little for it, the mean of the w has less error than either."""
+    told = []
+    for seed in range(2):
+        data = Told(80, seed, "diabetes")
+        make = functools.partial(orfit.ORFit, orfit.Linear(80), 20, noise=noise)
+        ridge = np.linalg.solve(data.F.T @ data.F + noise * np.eye(80), data.F.T @ data.y)
+        for order in (np.arange(331), np.argsort(data.inputs[:331, 2], kind="stable")):
+            parts = data.learners(make, np.array_split(order, 4))
+            sequential = data.learners(make, [order])[0]
+            ws = ridge, sequential.w, orfit.merge(parts).w, tree(parts).w
+            told.append([data.error(w) for w in ws])
+    exact, sequential, merged, folded = np.array(told).reshape(2, 2, 4).mean(axis=0).T
+    assert merged[0] <= 1.01 * exact[0]
+    assert (merged <= 1.02 * sequential).all()
     assert (folded <= 1.03 * merged).all()
 
 

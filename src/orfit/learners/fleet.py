@@ -14,12 +14,12 @@ from orfit.learners.atomic import Atomic
 from orfit.learners.base import described
 from orfit.learners.orfit import ORFit
 from orfit.memory.frame import DAMAGED
-from orfit.memory.loop import NUMBERS, SCALES
+from orfit.memory.loop import SCALES
 from orfit.models import Model, completed
 from orfit.schema import DOUBLE, Fields, Layout
 from orfit.version import __version__
 
-COUNTS = ("stored", "rank", "folds", "seen")
+COUNTS = ("rank", "seen")
 ENERGIES = ("lost", "rows", "dropping", "level", "dropped")
 
 
@@ -34,8 +34,8 @@ class Fleet(Atomic):
     `learn(which, X, Y)` and `predict(which, X)` take rows of many learners at once, in compiled
     code that shares the learners among threads (numba, the extra `fast`; without it everything
     works, one learner after another). Each learner takes the steps that it would take by itself,
-    and about (m + 1) (p + 2 m) numbers. `fleet[i]` is a copy of one as a learner of its own, whose
-    `scale` starts anew: a fleet keeps no residuals.
+    and room for (m + 1) (p + 1) numbers and a few. `fleet[i]` is a copy of one as a learner of its
+    own, whose `scale` starts anew: a fleet keeps no residuals.
 
     Examples:
         >>> fleet = orfit.Fleet(1000, orfit.Linear(2), m=2, noise=0.1)
@@ -64,14 +64,12 @@ class Fleet(Atomic):
                 "a fleet is for linear models, with a number noise > 0: make learners one by one"
             )
         self._model, self._m = completed(model), min(like.memory.m, model.size)
-        frame, room = like.memory.frame, self._m + 1
+        frame = like.memory.frame
         if not isinstance(frame.base, np.ndarray) or frame.base.dtype != DOUBLE:
             raise ValueError("a fleet is of float64 numbers, on the host: let w0 be such")
-        self._rows = np.zeros((self.count, room, model.size))
-        self._base = np.repeat(frame.base[None], self.count, axis=0)
-        self._M, self._W = np.zeros((self.count, room, room)), np.zeros((self.count, self._m, room))
+        self._U = np.zeros((self.count, self._m, model.size))
+        self._w = np.repeat(frame.base[None], self.count, axis=0)
         self._sigma = np.zeros((self.count, self._m))
-        self._shift = np.zeros((self.count, len(frame.base), room))
         self._counts = np.zeros((self.count, len(COUNTS)), np.int64)
         self._energies = np.zeros((self.count, len(ENERGIES)))
         self._reach = np.full(self.count, frame.reach)
@@ -84,7 +82,7 @@ class Fleet(Atomic):
     @property
     def seen(self) -> Array:
         """How many rows each learner has learned."""
-        seen: Array = self._reading(self._counts[:, 3].copy)
+        seen: Array = self._reading(self._counts[:, 1].copy)
         return seen
 
     @property
@@ -115,7 +113,7 @@ class Fleet(Atomic):
         if not len(inputs):
             return labels
         offset, labels, G = self._like.affine(inputs, labels)
-        shape, q = labels.shape, self._base.shape[1]
+        shape, q = labels.shape, self._w.shape[1]
         if math.prod(shape) != len(inputs) * q:
             raise ValueError("a fleet is for models with one output, or heads")
         self._like._input_shape = inputs.shape[1:]  # where the model does not know it
@@ -126,42 +124,41 @@ class Fleet(Atomic):
             np.ascontiguousarray(A.reshape(len(inputs), -1)[order], np.float64)
             for A in (G.T, offset, labels)
         )
-        records = np.empty((len(rows), 4 + 3 * q))
+        in_order, predicted = np.empty((len(rows), q)), np.empty((len(rows), q))
         learned = np.zeros(len(learners), np.int64)
         if find_spec("numba") is not None:
-            self._walk(learners, starts, rows, F, Y_, records, learned)
+            self._learn_compiled(learners, starts, rows, F, Y_, in_order, learned)
         for g in np.flatnonzero(learned < np.diff(starts)):  # what is not for compiled code
             rest = slice(starts[g] + learned[g], starts[g + 1])
-            self._learn_alone(int(learners[g]), inputs, labels, order[rest], records[rest])
-        predicted = np.empty((len(rows), q))
-        predicted[order] = records[:, 4 + q : 4 + 2 * q]
+            self._learn_alone(int(learners[g]), inputs, labels, order[rest], in_order[rest])
+        predicted[order] = in_order
         return predicted.reshape(shape)
 
-    def _walk(self, learners: Array, starts: Array, *news: Array) -> None:
+    def _learn_compiled(self, learners: Array, starts: Array, *news: Array) -> None:
         from orfit.kernels import fleet as kernels
         from orfit.kernels.sharing import workers
 
-        like, dtype, q = self._like, np.dtype(np.float64), self._base.shape[1]
-        free = self.model.size - self._m if like.memory.tailed.any() else 0
-        lost, scales = gram.most_lost(dtype), SCALES[dtype]
-        most = like.most * (scales[0] / math.sqrt(lost))  # as `memory.loop.Walk` has it
-        numbers = self._m, free, 0, 1, 1.0, 0.0, tall.cutoff(dtype), scales, lost, most
-        settings = like.guesses.noises, like.memory.tailed, False, *numbers
-        outs = np.empty((workers(len(learners)), NUMBERS + (self._m + q + 1) * (self._m + 1) + 2))
-        kernels.learn(tuple(self._state()), (learners, starts, *news), settings, outs)
+        like, dtype, (_, m, p) = self._like, np.dtype(np.float64), self._U.shape
+        tailed = bool(like.memory.tailed.any())
+        scales = SCALES[dtype]
+        most = like.most * (scales[0] / math.sqrt(gram.most_lost(dtype)))  # as `Walk` has it
+        free = p - m if tailed else 0
+        settings = like.guesses.noises, tailed, m, free, tall.cutoff(dtype), scales, most
+        room = np.empty((workers(len(learners)), (m + 2) * (p + 4)))
+        kernels.learn(tuple(self._state()), (learners, starts, *news), settings, room)
 
-    def _learn_alone(self, i: int, X: Array, Y: Array, rows: Array, records: Array) -> None:
-        """Learn rows by a learner of its own, and write what is told of them.
+    def _learn_alone(self, i: int, X: Array, Y: Array, rows: Array, predicted: Array) -> None:
+        """Learn rows by a learner of its own, and write what it predicted.
 
         By plain steps: behind a row of 1e200 the compiled loop loses what is far smaller.
         """
-        learner, q = self._learner(i, "plain"), self._base.shape[1]
+        learner = self._learner(i, "plain")
         told = None
         try:
             told = learner.learn_each(X[rows], Y[rows])
         finally:
             self._put(i, learner)
-        records[:, 4 + q : 4 + 2 * q] = told.prediction.reshape(-1, q)
+        predicted[:] = told.prediction.reshape(predicted.shape)
 
     def predict(self, which: object, X: object) -> Array:
         """What learner which[i] says of X[i]: (n,) or (n, q). Changes nothing."""
@@ -176,16 +173,7 @@ class Fleet(Atomic):
         if not len(inputs):
             return np.empty((0, *heads))
         offset, _, G = self._model.affine(inputs, np.zeros((len(inputs), *heads)))
-        X_, out = np.ascontiguousarray(G.T), np.empty((len(inputs), self._base.shape[1]))
-        if find_spec("numba") is None:
-            out = np.stack([x @ self._w(i) for x, i in zip(X_, owners, strict=True)])
-        else:
-            from orfit.kernels import fleet as kernels
-            from orfit.kernels.sharing import workers
-
-            outs = np.empty((workers(len(X_) // 16), 0))
-            fleet = self._rows, self._base, self._shift, self._counts
-            kernels.predict(*fleet, owners, X_, out, outs)
+        out = np.einsum("nqp,pn->nq", self._w[owners], G)
         return np.asarray(offset + out.reshape(offset.shape))
 
     def __getitem__(self, i: int) -> ORFit:
@@ -205,26 +193,23 @@ class Fleet(Atomic):
             raise ValueError(f"which must be from 0 to {self.count - 1}, as many as there are")
         return owners.astype(np.int64)
 
-    def _w(self, i: int) -> Array:
-        stored = self._counts[i, 0]
-        return np.asarray((self._base[i] + self._shift[i, :, :stored] @ self._rows[i, :stored]).T)
-
     def _learner(self, i: int, rows: str = "auto") -> ORFit:
         made = ORFit(self.model, self._m, **self._settings(), w0=self._like.w, rows=rows)
         arrays, header = made.state()
-        stored, rank, folds, seen = self._counts[i].tolist()
+        rank, seen = self._counts[i].tolist()
         lost, counted, dropping, level, dropped = self._energies[i].tolist()
+        U = self._U[i, :rank].copy()
         arrays |= {
-            "memory.rows": self._rows[i, :stored],
-            "memory.W": self._W[i, :rank, :stored].copy(),
-            "memory.M": self._M[i, :stored, :stored],
-            "memory.base": self._base[i],
-            "memory.shift": self._shift[i, :, :stored].copy(),
+            "memory.rows": U,
+            "memory.W": np.eye(rank),
+            "memory.M": U @ U.T,
+            "memory.base": self._w[i].copy(),
+            "memory.shift": np.zeros((len(self._w[i]), rank)),
             "memory.sigma": self._sigma[i, :rank].copy(),
         }
         arrays.pop("memory.makers", None)
         tail = {"level": [level], "dropped": [dropped], "rows": counted, "dropping": dropping}
-        header["memory"] |= {"folds": folds, "reach": float(self._reach[i]), "lost": lost}
+        header["memory"] |= {"folds": 0, "reach": float(self._reach[i]), "lost": lost}
         header["memory"]["tail"] = tail | {"prior": 1.0}
         shapes = self._like._input_shape, self._like._label_shape
         made.restore(arrays, header | {"seen": 0})
@@ -239,20 +224,18 @@ class Fleet(Atomic):
         """Let the i-th be what a copy of it has become."""
         memory = learner.memory
         k, tail = memory.rank, memory.tail
-        self._rows[i, :k], self._base[i], self._shift[i] = memory.U.T, memory.w.T, 0.0
-        self._M[i], self._W[i] = np.eye(self._m + 1), np.eye(self._m, self._m + 1)
+        self._U[i, :k], self._w[i] = memory.U.T, memory.w.T
         self._sigma[i, :k], self._reach[i] = memory.sigma, memory.reach
-        self._counts[i] = k, k, memory.frame.folds, learner._seen
+        self._counts[i] = k, learner._seen
         numbers = memory.lost, tail.rows, tail.dropping, tail.level[0], tail.dropped[0]
         self._energies[i] = numbers
 
     def _state(self) -> Iterable[Array]:
         """What the compiled loop changes, in its order."""
-        return (self._rows, self._base, self._M, self._W, self._sigma, self._shift, self._counts,
-                self._energies, self._reach)  # fmt: skip
+        return self._U, self._w, self._sigma, self._counts, self._energies, self._reach
 
     def _arrays(self) -> dict[str, Array]:
-        names = "rows", "base", "M", "W", "sigma", "shift", "counts", "energies", "reach"
+        names = "U", "moved", "sigma", "counts", "energies", "reach"
         return dict(zip(names, self._state(), strict=True))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -282,11 +265,8 @@ class Fleet(Atomic):
         """Take up what `state` gave; raises where its parts do not fit together."""
         counts = arrays["counts"]
         whole = (counts == np.floor(counts)).all() and (np.abs(counts) < 1 << 53).all()
-        stored, rank = counts[:, 0], counts[:, 1]
-        if not (whole and (rank >= 0).all() and (rank <= stored).all() and (counts >= 0).all()):
-            raise ValueError("learners count what they hold in whole numbers")
-        if not (stored <= self._m).all():
-            raise ValueError("there is no room for one more row, which every step leaves")
+        if not (whole and (counts >= 0).all() and (counts[:, 0] <= self._m).all()):
+            raise ValueError("learners count what they hold in whole numbers, of at most m")
         if (arrays["energies"][:, 1:] < 0).any() or (arrays["reach"] < 0).any():
             raise ValueError("energies and lengths are not negative")
         for name, array in self._arrays().items():
@@ -298,11 +278,8 @@ class Fleet(Atomic):
             self._check_orthonormal(i)
 
     def _check_orthonormal(self, i: int) -> None:
-        s, k = self._counts[i, :2]
-        rows, W, M = self._rows[i, :s], self._W[i, :k, :s], self._M[i, :s, :s]
-        unit = 1 / np.sqrt(np.maximum(np.diag(M), 1e-300))
-        apart = np.abs((rows @ rows.T - M) * np.outer(unit, unit)).max(initial=0.0)
-        apart = max(apart, np.abs(W @ M @ W.T - np.eye(k)).max(initial=0.0))
+        U = self._U[i, : self._counts[i, 0]]
+        apart = np.abs(U @ U.T - np.eye(len(U))).max(initial=0.0)
         if not apart < DAMAGED:
             raise ValueError("the directions of a learner are not orthonormal")
 

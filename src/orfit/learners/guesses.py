@@ -122,8 +122,8 @@ class Guesses:
 
     @property
     def until_count(self) -> int:
-        """After so many gradients what waits is counted, or another guess chosen."""
-        return min(self.until_decision, WAITING - self._wait)
+        """After so many gradients a group of what waits is whole, or another guess is chosen."""
+        return min(self.until_decision, GROUP - self._wait % GROUP)
 
     @property
     def until_decision(self) -> int:

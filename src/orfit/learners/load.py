@@ -151,9 +151,9 @@ def _fleet(arrays: dict[str, Array], header: dict[str, Any], model: Model | None
     known = record(HEADER)("header", {name: header.pop(name, None) for name in HEADER})
     settings = known["settings"]
     model, count = _model(known["model"], model), door.count("count", settings.get("count"))
-    m, rows = door.count("m", settings.get("m")), arrays.get("rows", np.empty(0))
-    if rows.shape != (count, min(m, model.size) + 1, model.size):  # before anything is made
-        raise ValueError(f"there are no rows of {count} learners")
+    m, U = door.count("m", settings.get("m")), arrays.get("U", np.empty(0))
+    if U.shape != (count, min(m, model.size), model.size):  # before anything is made
+        raise ValueError(f"there are no directions of {count} learners")
     fleet: Fleet = made(Fleet, settings | {"w0": arrays.pop("w", None), "model": model})
     arranged(arrays, fleet.layout())
     fleet.restore(arrays, record(fleet.fields)("header", header))

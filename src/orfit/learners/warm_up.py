@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orfit import door
+from orfit.learners.fleet import Fleet
 from orfit.learners.orfit import ORFit
 from orfit.learners.rls import RLS
 from orfit.models import Linear
@@ -15,7 +16,7 @@ from orfit.models import Linear
 def warm_up(dtype: npt.DTypeLike = None) -> None:
     """Compile the row loops now: else a learner does so in the midst of its stream.
 
-    It takes about a minute, once on a machine; later they are loaded in seconds. Learners that
+    It takes two minutes or so, once on a machine; later they are loaded in seconds. Learners that
     begin afterwards use them from their first row on. Without numba nothing happens.
 
     Args:
@@ -33,3 +34,5 @@ def warm_up(dtype: npt.DTypeLike = None) -> None:
         settings: dict[str, Any] = {"w0": np.zeros(4, each), "rows": "compiled"}
         for learner in (ORFit(Linear(4), 2, **settings), RLS(Linear(4), **settings)):
             learner.learn_each(np.eye(4), np.zeros(4))
+    if np.float64 in wanted:  # a fleet has no other numbers
+        Fleet(1, Linear(4), 2, noise=1.0).learn(np.zeros(4, np.int64), np.eye(4), np.zeros(4))

@@ -23,10 +23,8 @@ IDENTIFYING = 0.5  # of a column's texts differ: they name rows, and tell nothin
 SEVERAL = 50  # texts, before that can be said
 NUMERIC = 0.5  # of a column's texts are numbers: the others are errors
 PERIODS = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}  # in seconds
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?\d*(\.\d{3})*,\d+([eE][+-]?\d+)?", re.ASCII)
 DATELIKE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]|$)", re.ASCII)
-TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 class Kind(Protocol):
@@ -209,31 +207,21 @@ def numbers(column: Any) -> Array:
     import pyarrow as pa
 
     if _is_text(column):
-        return _parsed(column)
+        from orfit.stream.values import parsed  # which needs pyarrow, too
+
+        column, _ = parsed(column)
     if _is_date(column):
         return np.full(len(column), np.nan)
     made = column if column.type == pa.float64() else column.cast(pa.float64())
     return np.asarray(made.to_numpy(zero_copy_only=False))
 
 
-def _parsed(column: Any) -> Array:
-    from orfit.stream.values import as_numbers
-
-    values = as_numbers(column)
-    if values is None:  # one is none: each by itself
-        return np.array([_number(text) for text in column.to_pylist()], float)
-    return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
-def _number(text: str | None) -> float:
-    text = "" if text is None else text.strip()
-    return float(text) if NUMBER.fullmatch(text) else TRUTHS.get(text.lower(), math.nan)
-
-
 def is_number(value: Any) -> bool:
     """Whether a value of a column is one, however large."""
+    import pyarrow as pa
+
     if isinstance(value, str):
-        return NUMBER.fullmatch(value.strip()) is not None
+        return not np.isnan(numbers(pa.array([value])))[0]
     return isinstance(value, int | float)
 
 

@@ -34,6 +34,7 @@ class Kind(Protocol):
     wanted: str  # what a value must be, for messages
     mean: float
     scale: float
+    unknown: float  # standard deviation of each of its numbers, scaled, where there is no value
 
     @property
     def width(self) -> int:
@@ -54,6 +55,7 @@ class Number:
 
     kind = "number"
     width = 1
+    unknown = 1.0
     wanted = "a number"
     fields: ClassVar[Fields] = {"mean": door.scalar, "scale": door.positive}
 
@@ -85,6 +87,7 @@ class Date:
 
     kind = "date"
     mean, scale = 0.0, 1.0
+    unknown = math.sqrt(0.5)  # of a sine
     wanted = "a date (ISO 8601)"
     fields: ClassVar[Fields] = {
         "trend": schema.optional(schema.record({"mean": door.scalar, "scale": door.positive}))
@@ -124,6 +127,7 @@ class Category:
 
     def __init__(self, width: int) -> None:
         self.width = width
+        self.unknown = math.sqrt(1 / width)  # each place is as likely
 
     def encode(self, column: Any) -> Array:
         coded = texts(column).dictionary_encode()

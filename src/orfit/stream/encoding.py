@@ -127,13 +127,15 @@ class Encoded:
     """Rows as numbers: those that can be learned.
 
     X: n×d. Y: n×q, or n×1 with the index of the class. rows: which of the block they are.
-    skipped: how many others there are. notices: what a user would want to know.
+    skipped: how many others there are. filled: n×d, where the mean stands for a value.
+    notices: what a user would want to know.
     """
 
     X: Array
     Y: Array
     rows: Array
     skipped: int
+    filled: Array
     notices: list[str] = field(default_factory=list)
 
 
@@ -202,6 +204,11 @@ class Encoding:
         return found if self.choice.classify else found | {*self.choice.targets}
 
     @property
+    def unknown(self) -> Array:
+        """The standard deviation of each number of a row, where nothing is known of it."""
+        return np.concatenate([np.full(k.width, k.unknown) for k in self.kinds.values()])
+
+    @property
     def reads(self) -> list[str]:
         """All columns that are read."""
         return [*self.kinds, *self.choice.targets]
@@ -228,9 +235,11 @@ class Encoding:
             rows, notices = self._kept(block, lacking)
             X, Y = X[rows], Y[rows]
         notices += self._leaving(X, block, rows)
+        filled = np.zeros((len(X), self.width), bool)
         if not known:
+            filled = np.isnan(X)
             X = np.nan_to_num(X, nan=0.0, posinf=np.nan, neginf=np.nan)
-        return Encoded(X, Y, rows, len(block) - len(rows), notices)
+        return Encoded(X, Y, rows, len(block) - len(rows), filled, notices)
 
     def _encoded(self, block: Block) -> Array:
         """All columns as numbers, n×d, in their own units; columns of numbers are made at once."""

@@ -609,6 +609,26 @@ def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path, capsys, monkeypat
     assert {each.name for each in tmp_path.iterdir()} == {"t.csv", "c"}
 
 
+def test_a_disk_that_takes_no_more(tmp_path, capsys):
+    """As the system says it to safetensors, not to Python: here by a limit on the size of files."""
+    resource = pytest.importorskip("resource")
+    path, checkpoint = put(tmp_path / "t.csv", columns(400)), tmp_path / "c"
+    learn([put(tmp_path / "first.csv", columns(300, seed=1))], checkpoint)
+    before = checkpoint.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        code = cli.main(["learn", path, "--checkpoint", str(checkpoint)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    told = capsys.readouterr().err
+    assert code == 1
+    assert "File too large" in told
+    assert "Traceback" not in told
+    assert checkpoint.read_bytes() == before
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_predictions_of_other_rows(tmp_path, capsys):
     table = columns()
     path = put(tmp_path / "t.csv", table, 0, 1000)

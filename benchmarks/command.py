@@ -68,9 +68,8 @@ def main():
     parser.add_argument("--times", type=int, default=5, help="of which medians are told")
     options = parser.parse_args()
     orfit.warm_up()
-    print(
-        f"{'features':<14}{'rows':>10}{'command':>10}{'learn_each alone':>18}{'share':>8}{'clock':>8}"
-    )
+    titles = f"{'features':<14}{'rows':>10}{'command':>10}{'learn_each alone':>18}"
+    print(f"{titles}{'share':>8}{'clock':>8}")
     with tempfile.TemporaryDirectory() as folder, threadpool_limits(1):
         path = Path(folder) / "rows.parquet"
         for features, rows in (("raw", options.rows), ("fourier:1000", options.fourier_rows)):

@@ -25,7 +25,9 @@ import pyarrow.parquet as pq
 import orfit
 from orfit import cli
 from orfit.stream import history, saved
+from orfit.stream.bookmarks import _begins
 from orfit.stream.encoding import Choice
+from orfit.stream.forecast import Forecast
 from orfit.stream.run import Run, Saving
 from orfit.stream.session import Session
 from orfit.stream.setup import Setup
@@ -607,6 +609,26 @@ def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path, capsys, monkeypat
     assert {each.name for each in tmp_path.iterdir()} == {"t.csv", "c"}
 
 
+def test_a_disk_that_takes_no_more(tmp_path, capsys):
+    """As the system says it to safetensors, not to Python: here by a limit on the size of files."""
+    resource = pytest.importorskip("resource")
+    path, checkpoint = put(tmp_path / "t.csv", columns(400)), tmp_path / "c"
+    learn([put(tmp_path / "first.csv", columns(300, seed=1))], checkpoint)
+    before = checkpoint.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        code = cli.main(["learn", path, "--checkpoint", str(checkpoint)])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    told = capsys.readouterr().err
+    assert code == 1
+    assert "File too large" in told
+    assert "Traceback" not in told
+    assert checkpoint.read_bytes() == before
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_predictions_of_other_rows(tmp_path, capsys):
     table = columns()
     path = put(tmp_path / "t.csv", table, 0, 1000)
@@ -630,6 +652,66 @@ def test_predictions_of_other_rows(tmp_path, capsys):
               for r, y in zip(rows, table["y"][1000:], strict=True) if r["y"]]  # fmt: skip
     assert np.mean(inside) > 0.9  # what is left has two values, so that all may be inside
     assert checkpoint.read_bytes() == before
+
+
+def test_where_a_value_is_filled_in_the_interval_is_wider(tmp_path):
+    """By what the value might have been: for raw columns, their weight times their deviation."""
+    table = columns()
+    path = put(tmp_path / "t.csv", table, 0, 1000)
+    choice = Choice(("y",), only=("a", "b", "group"), missing="mean")
+    session = learn([path], tmp_path / "c", choice=choice)
+    whole = {name: values[1000:] for name, values in table.items()}
+    lacking = whole | {"a": np.full(500, "")}
+    known, found = (
+        Forecast(session).predict(next(Source.of([put(tmp_path / name, rows)]).blocks()))
+        for name, rows in (("whole.csv", whole), ("lacking.csv", lacking))
+    )
+    weight = float(session.learner.w[0]) * session.encoding.target.scale[0]
+    assert found.std == pytest.approx(np.sqrt(known.std**2 + weight**2), rel=1e-3)  # x itself moved
+    inside = np.abs(found.made[:, 0] - whole["y"]) <= 1.96 * found.std[:, 0]
+    assert 0.92 < np.mean(inside) < 0.98
+    no_group = whole | {"group": np.full(500, "")}
+    block = next(Source.of([put(tmp_path / "group.csv", no_group)]).blocks())
+    assert (Forecast(session).predict(block).std > 1.2 * known.std).all()
+
+
+def test_what_is_predicted_leaves_the_session_as_it_is(tmp_path):
+    table = {"t": np.zeros(400), "y": np.sin(np.arange(400) / 7)}
+    path = put(tmp_path / "t.csv", table)
+    session = learn([path], tmp_path / "c", features="lags:4", choice=Choice(("y",)))
+    past, blocks = session.lags.past.copy(), list(Source.of([path], rows=200).blocks())
+    forecast = Forecast(session)
+    first, second = (forecast.predict(block).made for block in blocks)
+    assert np.array_equal(session.lags.past, past)
+    assert np.array_equal(Forecast(session).predict(blocks[0]).made, first)
+    assert not np.array_equal(
+        Forecast(session).predict(blocks[1]).made, second
+    )  # other rows before
+
+
+def test_a_file_that_was_packed_since_is_the_same(tmp_path):
+    table = columns(900)
+    learn([put(tmp_path / "t.csv", table, 0, 600)], tmp_path / "c")
+    packed = put(tmp_path / "t.csv.gz", table, 0, 600)
+    assert learn([packed], tmp_path / "c").rows == 600
+    put(tmp_path / "t.csv.gz", table)  # grown, and packed anew
+    session = learn([packed], tmp_path / "c")
+    assert (session.rows, len(session.bookmarks.files)) == (900, 1)
+    put(tmp_path / "u.csv", table)  # and unpacked again
+    assert learn([str(tmp_path / "u.csv")], tmp_path / "c").rows == 900
+
+
+def test_a_packed_file_in_several_parts_and_a_cut_one(tmp_path):
+    text = ("a,y\n" + "".join(f"{i},{2 * i}\n" for i in range(20_000))).encode()
+    parts = gzip.compress(text[:100_000]) + gzip.compress(text[100_000:])
+    path = tmp_path / "t.csv.gz"
+    for data, length in ((parts, 1 << 16), (parts[:2000], None), (parts[:-9] + b"x", 1 << 16)):
+        path.write_bytes(data)
+        found = _begins(str(path), 1 << 16)
+        assert text.startswith(found)
+        assert len(found) == length if length else found
+    path.write_bytes(gzip.compress(text[:100]) + gzip.compress(text[100:200]) + b"\0" * 20)
+    assert _begins(str(path), 1 << 16) == text[:200]
 
 
 def test_a_series_is_predicted_onwards_from_its_own_predictions(tmp_path, capsys):

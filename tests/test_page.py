@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("typer")
 
 from orfit.stream import page, saved
-from orfit.stream.block import Block, Position
+from orfit.stream.block import Block, Columns, Position
 from orfit.stream.bookmarks import Input
 from orfit.stream.encoding import Choice
 from orfit.stream.session import Session
@@ -52,7 +52,9 @@ def block(columns):
     n = len(next(iter(columns.values())))
     arrays = {name: pa.array(values) for name, values in columns.items()}
     place = np.arange(n)
-    return Block(arrays, "rows.csv", "line", place + 2, place, place, Position(), Position(0, n))
+    return Block(
+        Columns(arrays), "rows.csv", "line", place + 2, place, place, Position(), Position(0, n)
+    )
 
 
 def learned(columns, choice, options, every=100):

@@ -31,7 +31,7 @@ from orfit.stream import inputs, source
 from orfit.stream.block import Block, Position, StreamError
 from orfit.stream.endings import Quoted
 from orfit.stream.source import Source
-from orfit.stream.values import MISSING, as_numbers
+from orfit.stream.values import MISSING, parsed
 
 BEGIN = Position()
 COMMA = ["a,b", "1,2", "3,4"]
@@ -247,11 +247,20 @@ def test_numbers_where_they_are_expected(put):
 
 
 def test_texts_that_are_numbers():
-    assert as_numbers(pa.array(["1", " 2 ", None, "NA", "", "+3"])).to_pylist() == [
-        1.0, 2.0, None, None, None, 3.0,
-    ]  # fmt: skip
-    assert as_numbers(pa.array(["1", "x"])) is None
-    assert len(as_numbers(pa.array([], pa.string()))) == 0
+    numbers, right = parsed(pa.array(["1", " 2 ", None, "NA", "", "+3"]))
+    assert (numbers.to_pylist(), right) == ([1.0, 2.0, None, None, None, 3.0], True)
+    numbers, right = parsed(pa.array(["1", "x", " True", "-nan", "FALSE", "-inf"]))
+    assert (numbers.to_pylist(), right) == ([1.0, None, 1.0, None, 0.0, -np.inf], False)
+    assert len(parsed(pa.array([], pa.string()))[0]) == 0
+
+
+@given(st.text("+-.0159eE infatyINFATY()_x", max_size=7) | st.floats().map(str))
+def test_a_text_is_a_number_whatever_stands_beside_it(text):
+    """One parser, though pyarrow's own is used where all of a column are right."""
+    alone, right = parsed(pa.array([text]))
+    beside, _ = parsed(pa.array([text, "x"]))
+    assert beside[0] == alone[0]
+    assert parsed(pa.array([text, "true"]))[1] == right
 
 
 def test_wrong_rows_are_told_with_the_line(put):

@@ -15,6 +15,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import threading
 import time
@@ -160,7 +161,7 @@ def write(target: Path, content: Content) -> None:
     try:
         with open(temporary, "xb") as made:
             rights = os.fstat(made.fileno()).st_mode
-        safetensors.numpy.save_file(content.tensors, temporary, {KEY: content.sealed})
+        _fill(temporary, content)
         os.chmod(temporary, rights)
         _sync(temporary)
         os.replace(temporary, target)
@@ -168,6 +169,20 @@ def write(target: Path, content: Content) -> None:
         temporary.unlink(missing_ok=True)
         raise
     _sync(target.parent)
+
+
+def _fill(path: Path, content: Content) -> None:
+    """Write it to a file that is there; what the disk refuses is an OSError, as of any other file.
+
+    safetensors has a kind of its own for that, with the system's number in its text.
+    """
+    try:
+        safetensors.numpy.save_file(content.tensors, path, {KEY: content.sealed})
+    except safetensors.SafetensorError as error:
+        number = re.search(r"os error (\d+)", str(error))
+        if number is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from None
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -136,7 +136,8 @@ def learn(
         kept = f"what came before is saved: {checkpoint} after {run.saved:,} rows"
         raise StreamError(f"{error}; {kept}") from None
     except OSError as error:
-        told = f"{checkpoint or 'the input'}: {error}; a checkpoint that was there is whole"
+        what = f"{checkpoint or 'the input'}: {error.strerror or error}"
+        told = f"{what}; a checkpoint that was there is whole"
         print(f"orfit: {one_line(told)}", file=sys.stderr)
         raise typer.Exit(1) from None
     finally:

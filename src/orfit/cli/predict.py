@@ -20,14 +20,17 @@ def predict(
     """Predict rows, a line of csv for each, and change nothing.
 
     Numbers come with their standard deviation and the ends of a 95 % interval, classes with their
-    score. A row that --missing skip would leave out gets an empty line of values.
+    score. A row that --missing skip would leave out gets an empty line of values; where
+    --missing mean fills in a value, the interval is wider by what it might have been.
     """
     from orfit.stream import saved
+    from orfit.stream.forecast import Forecast
     from orfit.stream.run import Reading
     from orfit.stream.session import SIGMAS
     from orfit.stream.source import Source
 
     session = saved.load(checkpoint)
+    forecast = Forecast(session)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     targets = session.encoding.choice.targets
     classes = session.encoding.target.classes
@@ -41,7 +44,7 @@ def predict(
         for block in Source.of([path], format, delimiter).blocks():
             reading.blocks.append(block)
             for part in (part for each in reading.parts(session) for part in each.blocks):
-                found = session.predict(part)
+                found = forecast.predict(part)
                 lines = np.full((len(part), len(targets) * 4), "", object)
                 if classes is not None:
                     best = np.argmax(found.made, axis=1)

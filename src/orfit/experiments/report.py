@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from orfit import terminal
 from orfit.door import Array
 
 Tick = Callable[[], None]
@@ -94,16 +95,7 @@ class Curves:
 
 def table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
     """A rich table: names to the left, numbers to the right."""
-    from rich import box
-    from rich.table import Table
-
-    made = Table(
-        title=title,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        padding=(0, 1, 0, 0),
-    )
+    made = terminal.table(title)
     for i, name in enumerate(columns):
         made.add_column(name, justify="right" if i else "left", no_wrap=True)
     for row in rows:

@@ -76,6 +76,7 @@ class Guesses:
         self._waiting, self._wait = np.empty((WAITING, count + count * columns)), 0
         self._scored = 0  # of them, those that are in `error` already
         self._together: tuple[tuple[int, Array], ...] = ()  # where they start, and u
+        self._read: tuple[Array, int, tuple[Array, Array, int]] | None = None  # see `_present`
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -225,6 +226,7 @@ class Guesses:
         waiting[:n, : len(self.noises)], waiting[:n, len(self.noises) :] = variance, residual
         self._waiting, self._wait, self._scored = waiting, n, n - unscored
         self._together = ((0, u),) if n else ()
+        self._read = None
 
     def _counted(self, variance: Array, whitened: Array) -> tuple[Array, Array, int]:
         """What `excess`, `spread` and `_known` are with these gradients, too."""
@@ -267,10 +269,19 @@ class Guesses:
             whitened[start : start + len(u)] = u
         return _within(residual, LARGEST), np.minimum(variance, MOST), _within(whitened, LARGEST)
 
+    def _present(self) -> tuple[Array, Array, int]:
+        """`excess`, `spread` and `_known` with what waits; asked again, the same without work.
+
+        What waits only grows until it is counted.
+        """
+        if self._read is None or self._read[0] is not self.spread or self._read[1] != self._wait:
+            self._read = self.spread, self._wait, self._counted(*self._told()[1:])
+        return self._read[2]
+
     @property
     def scale(self) -> Array:
         """Of the chosen one, for each column; 1 while nothing tells."""
-        _, spread, known = self._counted(*self._told()[1:])
+        _, spread, known = self._present()
         return spread[0, self.mine] if known else np.ones(self.columns)
 
     def lately(self) -> tuple[float, float, float]:
@@ -278,7 +289,7 @@ class Guesses:
 
         Whiteness: the correlation of neighbouring u.
         """
-        excess, spread, known = self._counted(*self._told()[1:])
+        excess, spread, known = self._present()
         if not known:
             return np.nan, np.nan, np.nan
         mean, recent, lag = spread[:3, self.mine].mean(axis=1)

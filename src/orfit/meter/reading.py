@@ -1,5 +1,6 @@
 """What the meter shows."""
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -40,9 +41,8 @@ class Reading:
             value = float(np.sum(sums * sums)) / len(sums)
         if not 0 < value < math.inf:
             return cls(value, value, value, labels)
-        degrees = len(sums) / _shared(sums)
-        low, high = degrees / chdtri(degrees, [OUTSIDE, 1 - OUTSIDE])
-        return cls(value, value * float(low), value * float(high), labels)
+        low, high = _ends(len(sums) / _shared(sums))
+        return cls(value, value * low, value * high, labels)
 
     @property
     def mean(self) -> "Reading":
@@ -63,12 +63,21 @@ class Reading:
         return f"{self.value:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
+@functools.lru_cache(16)
+def _ends(degrees: float) -> tuple[float, float]:
+    """Of the interval of a mean of so many squares that is found to be 1."""
+    low, high = degrees / chdtri(degrees, [OUTSIDE, 1 - OUTSIDE])
+    return float(low), float(high)
+
+
 def _shared(sums: Array) -> float:
     """How much heads go together, from 1 / q, where each goes its own way, to 1: tr C² / (tr C)².
 
     C, q×q, is the covariance of the heads' sums; that of r probes has more spread than C has.
     """
     r, q = sums.shape
+    if q == 1:
+        return 1.0
     sums = sums / np.abs(sums).max()
     C = sums.T @ sums / r if q < r else sums @ sums.T / r  # which has the same traces
     ratio = float(np.sum(C * C) / np.trace(C) ** 2)

@@ -30,7 +30,9 @@ class RunningMean:
         self.total, self.rows = np.zeros(targets), 0
 
     def made(self, Y: Array) -> Array:
-        totals = self.total + np.vstack([np.zeros_like(self.total), np.cumsum(Y, axis=0)])
+        totals = np.zeros((len(Y) + 1, len(self.total)))
+        np.cumsum(Y, axis=0, out=totals[1:])
+        totals += self.total
         rows = self.rows + np.arange(len(Y))
         self.total, self.rows = totals[-1], self.rows + len(Y)
         return np.asarray(totals[:-1] / np.maximum(rows, 1)[:, None])

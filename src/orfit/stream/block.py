@@ -1,7 +1,10 @@
 """What travels from a reader to the learner: some rows of an input, by columns, as they came."""
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from orfit.door import Array
 
@@ -37,6 +40,47 @@ class Malformed:
     why: str
 
 
+class Columns(Mapping[str, Any]):
+    """Columns by name, or some rows of them, which are cut out when somebody looks.
+
+    Blocks are cut into small ones, and what is made of all rows at once serves each of those.
+    """
+
+    def __init__(self, whole: Mapping[str, Any], start: int = 0, stop: int | None = None) -> None:
+        self._whole, self._start, self._stop = whole, start, stop
+        self._made: dict[Any, Array] = {}
+
+    def cut(self, start: int, stop: int) -> "Columns":
+        """Rows of these rows."""
+        part = Columns(self._whole, self._start + start, self._start + stop)
+        part._made = self._made
+        return part
+
+    def made(self, make: Callable[[Any], Array], names: tuple[str, ...]) -> Array:
+        """What `make` makes of some columns, each row by itself: n×k, one for each column.
+
+        It is made of the whole once; nobody may write to it.
+        """
+        key = make, names
+        if key not in self._made:
+            columns = [make(self._whole[name]) for name in names]
+            self._made[key] = np.column_stack(columns)
+        return self._made[key][self._start : self._stop]
+
+    def __getitem__(self, name: str) -> Any:
+        column = self._whole[name]
+        return column if self._stop is None else column[self._start : self._stop]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._whole
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._whole)
+
+    def __len__(self) -> int:
+        return len(self._whole)
+
+
 @dataclass(frozen=True)
 class Block:
     """Rows that came together, all of one input.
@@ -50,7 +94,7 @@ class Block:
     start: where `records` are counted from. end: where reading goes on after all of this.
     """
 
-    columns: dict[str, Any]
+    columns: Columns
     name: str
     unit: str
     lines: Array
@@ -79,7 +123,6 @@ class Block:
         return first, replace(self._rows(rows, len(self)), malformed=others)
 
     def _rows(self, start: int, stop: int) -> "Block":
-        columns = {name: each.slice(start, stop - start) for name, each in self.columns.items()}
         rows = slice(start, stop)
         of_rows = {name: getattr(self, name)[rows] for name in ("lines", "offsets", "records")}
-        return replace(self, columns=columns, **of_rows)
+        return replace(self, columns=self.columns.cut(start, stop), **of_rows)

@@ -1,11 +1,14 @@
 """What has been read of each file, so that a stream that is taken up again goes on where it was.
 
 A file is known by how it begins, as far as it was read, not by its name: it may be moved, it may
-have grown, and what was wrong behind what was read may be mended. Where several begin alike, the
+have grown, and what was wrong behind what was read may be mended. Of gzip that is what is packed in
+it, as positions are: a file that was packed since is the same one. Where several begin alike, the
 name decides.
 """
 
 import hashlib
+import math
+import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +19,9 @@ from orfit.schema import Fields
 from orfit.stream.block import Position
 
 BEGINNING = 1 << 16  # bytes
-PACKED = (b"\x1f\x8b", b"PAR1")  # gzip and parquet, where offsets are no bytes of the file
+STEP = 1 << 14  # bytes of gzip that are unpacked at once
+GZIP = b"\x1f\x8b"
+PARQUET = b"PAR1"  # where offsets are no bytes
 
 
 @dataclass(frozen=True)
@@ -32,7 +37,7 @@ class Input:
     def of(cls, path: str, position: Position) -> "Input":
         """As the file is now, of which all before a position was read."""
         beginning = _begins(path, BEGINNING)
-        if not beginning.startswith(PACKED):  # what is behind the position may be mended yet
+        if not beginning.startswith(PARQUET):  # what is behind the position may be mended yet
             beginning = beginning[: position.offset]
         return cls(path, position, len(beginning), _digest(beginning))
 
@@ -79,7 +84,8 @@ class Bookmarks:
 
         Files may be alike for as long as is looked at, and differ behind that.
         """
-        size = Path(path).stat().st_size
+        packed = _bytes(path, len(GZIP)) == GZIP
+        size = math.inf if packed else Path(path).stat().st_size
 
         def likeness(file: int) -> tuple[bool, int, int]:
             known = self.files[file]
@@ -118,8 +124,31 @@ FIELDS: Fields = {
 
 
 def _begins(path: str, length: int) -> bytes:
+    """How its content begins."""
+    packed = _bytes(path, len(GZIP)) == GZIP
+    return _unpacked(path, length) if packed else _bytes(path, length)
+
+
+def _bytes(path: str, length: int) -> bytes:
     with Path(path).open("rb") as file:
         return file.read(length)
+
+
+def _unpacked(path: str, length: int) -> bytes:
+    """As far as it can be unpacked: whoever reads the rows says what is wrong behind that."""
+    made, gzip = b"", zlib.decompressobj(wbits=31)
+    with Path(path).open("rb") as file:
+        try:
+            while len(made) < length:
+                data = gzip.unconsumed_tail or gzip.unused_data or file.read(STEP)
+                if not data:
+                    break
+                if gzip.eof:  # and another part follows
+                    gzip = zlib.decompressobj(wbits=31)
+                made += gzip.decompress(data, length - len(made))
+        except zlib.error:
+            pass
+    return made
 
 
 def _digest(data: bytes) -> str:

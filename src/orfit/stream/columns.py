@@ -23,10 +23,8 @@ IDENTIFYING = 0.5  # of a column's texts differ: they name rows, and tell nothin
 SEVERAL = 50  # texts, before that can be said
 NUMERIC = 0.5  # of a column's texts are numbers: the others are errors
 PERIODS = {"day": 86400.0, "week": 7 * 86400.0, "year": 365.2425 * 86400.0}  # in seconds
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 DECIMAL_COMMA = re.compile(r"[+-]?\d*(\.\d{3})*,\d+([eE][+-]?\d+)?", re.ASCII)
 DATELIKE = re.compile(r"\d{1,4}([./-])\d{1,2}\1\d{1,4}([ T]|$)", re.ASCII)
-TRUTHS = {"true": 1.0, "false": 0.0}
 
 
 class Kind(Protocol):
@@ -36,6 +34,7 @@ class Kind(Protocol):
     wanted: str  # what a value must be, for messages
     mean: float
     scale: float
+    unknown: float  # standard deviation of each of its numbers, scaled, where there is no value
 
     @property
     def width(self) -> int:
@@ -56,6 +55,7 @@ class Number:
 
     kind = "number"
     width = 1
+    unknown = 1.0
     wanted = "a number"
     fields: ClassVar[Fields] = {"mean": door.scalar, "scale": door.positive}
 
@@ -87,6 +87,7 @@ class Date:
 
     kind = "date"
     mean, scale = 0.0, 1.0
+    unknown = math.sqrt(0.5)  # of a sine
     wanted = "a date (ISO 8601)"
     fields: ClassVar[Fields] = {
         "trend": schema.optional(schema.record({"mean": door.scalar, "scale": door.positive}))
@@ -126,6 +127,7 @@ class Category:
 
     def __init__(self, width: int) -> None:
         self.width = width
+        self.unknown = math.sqrt(1 / width)  # each place is as likely
 
     def encode(self, column: Any) -> Array:
         coded = texts(column).dictionary_encode()
@@ -209,31 +211,21 @@ def numbers(column: Any) -> Array:
     import pyarrow as pa
 
     if _is_text(column):
-        return _parsed(column)
+        from orfit.stream.values import parsed  # which needs pyarrow, too
+
+        column, _ = parsed(column)
     if _is_date(column):
         return np.full(len(column), np.nan)
     made = column if column.type == pa.float64() else column.cast(pa.float64())
     return np.asarray(made.to_numpy(zero_copy_only=False))
 
 
-def _parsed(column: Any) -> Array:
-    from orfit.stream.values import as_numbers
-
-    values = as_numbers(column)
-    if values is None:  # one is none: each by itself
-        return np.array([_number(text) for text in column.to_pylist()], float)
-    return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
-def _number(text: str | None) -> float:
-    text = "" if text is None else text.strip()
-    return float(text) if NUMBER.fullmatch(text) else TRUTHS.get(text.lower(), math.nan)
-
-
 def is_number(value: Any) -> bool:
     """Whether a value of a column is one, however large."""
+    import pyarrow as pa
+
     if isinstance(value, str):
-        return NUMBER.fullmatch(value.strip()) is not None
+        return not np.isnan(numbers(pa.array([value])))[0]
     return isinstance(value, int | float)
 
 

@@ -13,7 +13,7 @@ from orfit.stream.endings import Quoted
 from orfit.stream.inputs import Bytes, Pipe
 from orfit.stream.pieces import Piece, first
 from orfit.stream.reader import Limits, Text, check_names
-from orfit.stream.values import MISSING, as_numbers, without_nan
+from orfit.stream.values import MISSING, parsed, without_nan
 
 DELIMITERS = ",;\t|"
 
@@ -65,8 +65,8 @@ class Delimited(Text):
                 ) from None
             for name in columns:
                 if name in numeric:
-                    numbers = as_numbers(found[name])
-                    found[name] = found[name] if numbers is None else numbers
+                    numbers, right = parsed(found[name])
+                    found[name] = numbers if right else found[name]
         count = len(piece.starts) - piece.unclosed
         if columns and len(found[columns[0]]) + len(why) != count:  # never seen
             raise StreamError(

@@ -79,8 +79,8 @@ class Amounts:
     def count(self) -> int:
         return len(self.scales)
 
-    def encode(self, found: list[Any]) -> Array:
-        return _scaled(np.column_stack([numbers(each) for each in found]), self.mean, self.scale)
+    def encode(self, block: Block, targets: tuple[str, ...]) -> Array:
+        return _scaled(block.columns.made(numbers, targets).copy(), self.mean, self.scale)
 
     def state(self) -> dict[str, Any]:
         return {"scales": [scale.settings() for scale in self.scales], "classes": None}
@@ -99,9 +99,9 @@ class Classes:
     def count(self) -> int:
         return len(self.classes)
 
-    def encode(self, found: list[Any]) -> Array:
+    def encode(self, block: Block, targets: tuple[str, ...]) -> Array:
         """The index of each row's class, NaN where there is none."""
-        coded = texts(found[0]).dictionary_encode()
+        coded = texts(block.columns[targets[0]]).dictionary_encode()
         index = np.array([self._of(name) for name in coded.dictionary.to_pylist()], float)
         missing = np.asarray(coded.indices.is_null())
         codes = np.asarray(coded.indices.fill_null(0), int)
@@ -127,13 +127,15 @@ class Encoded:
     """Rows as numbers: those that can be learned.
 
     X: n×d. Y: n×q, or n×1 with the index of the class. rows: which of the block they are.
-    skipped: how many others there are. notices: what a user would want to know.
+    skipped: how many others there are. filled: n×d, where the mean stands for a value.
+    notices: what a user would want to know.
     """
 
     X: Array
     Y: Array
     rows: Array
     skipped: int
+    filled: Array
     notices: list[str] = field(default_factory=list)
 
 
@@ -152,6 +154,9 @@ class Encoding:
         self.odd: set[str] = set()  # those with a value that is wrong, told in this run
         wide = [kind.width for kind in kinds.values()]
         self.width = sum(wide)  # d, how many numbers a row becomes
+        starts = np.cumsum([0, *wide])
+        self._starts = dict(zip(kinds, starts.tolist(), strict=False))  # of each column, in a row
+        self._numbers = tuple(name for name, kind in kinds.items() if isinstance(kind, Number))
         self._mean = np.repeat([kind.mean for kind in kinds.values()], wide)
         self._scale = np.repeat([kind.scale for kind in kinds.values()], wide)
 
@@ -195,8 +200,13 @@ class Encoding:
     @property
     def numeric(self) -> set[str]:
         """Columns that are read as numbers."""
-        found = {name for name, kind in self.kinds.items() if isinstance(kind, Number)}
+        found = {*self._numbers}
         return found if self.choice.classify else found | {*self.choice.targets}
+
+    @property
+    def unknown(self) -> Array:
+        """The standard deviation of each number of a row, where nothing is known of it."""
+        return np.concatenate([np.full(k.width, k.unknown) for k in self.kinds.values()])
 
     @property
     def reads(self) -> list[str]:
@@ -212,25 +222,38 @@ class Encoding:
                 f"{block.name}, {block.unit} {first.line}: {first.why}; --missing skip leaves such "
                 "lines out"
             )
-        made = [kind.encode(block.columns[name]) for name, kind in self.kinds.items()]
-        X = np.hstack(made) if made else np.empty((len(block), 0))
-        X = _scaled(X, self._mean, self._scale)
+        X = _scaled(self._encoded(block), self._mean, self._scale)
         Y = np.full((len(block), max(1, len(self.choice.targets))), np.nan)
         if targets:
-            Y = self.target.encode([block.columns[name] for name in self.choice.targets])
+            Y = self.target.encode(block, self.choice.targets)
         rows, notices = np.arange(len(block)), list[str]()
         known = targets and door.finite(X) and door.finite(Y)
         if not known:
-            firsts = np.cumsum([0, *(each.shape[1] for each in made)])
-            lacking = {name: np.isnan(X[:, i]) for name, i in zip(self.kinds, firsts, strict=False)}
+            lacking = {name: np.isnan(X[:, i]) for name, i in self._starts.items()}
             if targets:
                 lacking |= dict(zip(self.choice.targets, np.isnan(Y).T, strict=True))
             rows, notices = self._kept(block, lacking)
             X, Y = X[rows], Y[rows]
         notices += self._leaving(X, block, rows)
+        filled = np.zeros((len(X), self.width), bool)
         if not known:
+            filled = np.isnan(X)
             X = np.nan_to_num(X, nan=0.0, posinf=np.nan, neginf=np.nan)
-        return Encoded(X, Y, rows, len(block) - len(rows), notices)
+        return Encoded(X, Y, rows, len(block) - len(rows), filled, notices)
+
+    def _encoded(self, block: Block) -> Array:
+        """All columns as numbers, n×d, in their own units; columns of numbers are made at once."""
+        if len(self._numbers) == self.width > 0:
+            return block.columns.made(numbers, self._numbers).copy()
+        X = np.empty((len(block), self.width))
+        if self._numbers:
+            places = [self._starts[name] for name in self._numbers]
+            X[:, places] = block.columns.made(numbers, self._numbers)
+        for name, kind in self.kinds.items():
+            if not isinstance(kind, Number):
+                start = self._starts[name]
+                X[:, start : start + kind.width] = kind.encode(block.columns[name])
+        return X
 
     def _check_names(self, block: Block, targets: bool) -> None:
         needed = self.reads if targets else [*self.kinds]
@@ -279,10 +302,12 @@ class Encoding:
 
     def _leaving(self, X: Array, block: Block, rows: Array) -> list[str]:
         """Columns that leave the scale of the first rows by far, each told once."""
-        far, notices, start = np.abs(X) > FAR, list[str](), 0  # which NaN is not
-        if not far.any():
+        notices = list[str]()
+        if not X.size or (X.max() <= FAR and X.min() >= -FAR):  # which NaN is not
             return notices
+        far = np.abs(X) > FAR
         for name, kind in self.kinds.items():
+            start = self._starts[name]
             if isinstance(kind, Number) and name not in self.far and far[:, start].any():
                 row = int(np.argmax(far[:, start]))
                 self.far.append(name)
@@ -292,7 +317,6 @@ class Encoding:
                     f"{abs(X[row, start]):.0f} standard deviations away from the first rows "
                     f"({kind.mean:.4g} ± {kind.scale:.4g}), whose scale it is learned in"
                 )
-            start += kind.width
         return notices
 
     def state(self) -> dict[str, Any]:

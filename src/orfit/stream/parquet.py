@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from orfit.door import Array
-from orfit.stream.block import Block, Position, StreamError
+from orfit.stream.block import Block, Columns, Position, StreamError
 from orfit.stream.inputs import told
 from orfit.stream.pieces import shorter
 from orfit.stream.reader import Limits, check_names
@@ -58,10 +58,12 @@ class Parquet:
                 skip = 0
                 count = len(rest)
                 yield Block(
-                    columns={
-                        column: self._values(rest.column(column), column, column in numeric)
-                        for column in columns
-                    },
+                    columns=Columns(
+                        {
+                            column: self._values(rest.column(column), column, column in numeric)
+                            for column in columns
+                        }
+                    ),
                     name=self.name,
                     unit="row",
                     lines=np.arange(row + 1, row + count + 1),

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orfit.stream.block import Block, Malformed, Position, StreamError
+from orfit.stream.block import Block, Columns, Malformed, Position, StreamError
 from orfit.stream.endings import Grammar
 from orfit.stream.inputs import Bytes, File, Gzip, Pipe
 from orfit.stream.pieces import Piece, pieces, shorter
@@ -88,7 +88,7 @@ class Text(ABC):
                 if why:
                     records = np.delete(records, list(why))
                 yield Block(
-                    columns={column: found[column] for column in columns},
+                    columns=Columns({column: found[column] for column in columns}),
                     name=self.name,
                     unit="line",
                     lines=piece.lines[records],

@@ -30,8 +30,11 @@ class AmountScores:
     def add(self, Y: Array, made: list[Array], inside: Array) -> None:
         """Y: n×q. made: of each method, n×q. inside: n×q, whether Y was in its interval."""
         n, errors = len(Y), Y - np.stack(made)
-        errors = np.fmax(np.fmin(errors, LARGEST), -LARGEST)  # which NaN becomes
-        self.sums = self.sums + np.stack([np.sum(errors**2, 1), np.sum(np.abs(errors), 1)])
+        sizes = np.abs(errors)
+        if not sizes.max(initial=0.0) <= LARGEST:
+            errors = np.fmax(np.fmin(errors, LARGEST), -LARGEST)  # which NaN becomes
+            sizes = np.abs(errors)
+        self.sums = self.sums + np.stack([np.sum(errors * errors, 1), np.sum(sizes, 1)])
         # Means of two parts, joined: no digits are lost where y is far from zero.
         mean, (known, total) = Y.mean(axis=0), self.spread
         joined = known + (mean - known) * (n / (self.rows + n))

@@ -3,7 +3,6 @@
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -30,18 +29,6 @@ DIVERGED = 1e30  # standard deviations of the first rows: a rival that predicts 
 LARGEST = 1e150  # that a rival's prediction, or a standard deviation, counts as
 AT_ONCE = 1 << 18  # features of rows that are learned together: these take a fraction of a second
 LEAST = 256  # such rows, however many features they have
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """Of some rows, in the units of the targets: n×q; of classes, the score of each, n×k.
-
-    std: n×q. rows: which of the block they are.
-    """
-
-    made: Array
-    std: Array
-    rows: Array
 
 
 class Session:
@@ -249,36 +236,16 @@ class Session:
                 made[name] = [reading.value, reading.low, reading.high]
         return {name: _plain(value) for name, value in made.items()}
 
-    def predict(self, block: Block) -> Predictions:
-        """What is predicted of rows that are not learned; their targets need not be there.
+    def predicted(self, X: Array) -> tuple[Array, Array]:
+        """Of rows as numbers, with their past, in the units of the targets: n×q, and std.
 
-        With lags they follow what came last, and are themselves the past of the next: a session
-        that is to learn on is loaded again. Where there is no target, what is predicted stands for
-        it.
+        Of classes, the score of each, n×k.
         """
-        targets = all(name in block.columns for name in self.encoding.choice.targets)
-        encoded = self.encoding.encode(block, targets=targets and self.lags is not None)
-        if self.lags is None:
-            return self._predicted(encoded.X, encoded.rows)
-        if targets:
-            return self._predicted(self.lags.make(encoded.X, encoded.Y), encoded.rows)
-        made = []
-        for x in encoded.X:
-            row = self.lags.present(x)
-            found = self._predicted(row[None], encoded.rows[:1])
-            target = self.encoding.target
-            self.lags.see(x, ((found.made - target.mean) / target.scale)[0])
-            made.append(found)
-        empty = np.empty((0, len(self.encoding.choice.targets)))
-        parts = [np.vstack([empty, *(getattr(m, name) for m in made)]) for name in ("made", "std")]
-        return Predictions(parts[0], parts[1], encoded.rows)
-
-    def _predicted(self, X: Array, rows: Array) -> Predictions:
         made, std = self.learner.predict(self.features.make(X), std=True)
         made, std = made.reshape(len(X), -1), std.reshape(len(X), -1)
         if self.classify:
-            return Predictions(made, std, rows)
-        return Predictions(self._in_units(made), std * self.encoding.target.scale, rows)
+            return made, std
+        return self._in_units(made), std * self.encoding.target.scale
 
     def on_held(self) -> dict[str, dict[str, Array]]:
         """How well rows are predicted that were set aside, now that all others are learned."""
@@ -287,11 +254,9 @@ class Session:
         board = type(self.scores)(methods, Y.shape[1], max(1, len(Y)))
         if not len(X):
             return board.read()
-        found = self._predicted(X, np.arange(len(X)))
-        truth, made = Y if self.classify else self._in_units(Y), found.made
-        inside = (
-            np.zeros_like(truth) if self.classify else np.abs(truth - made) <= SIGMAS * found.std
-        )
+        made, std = self.predicted(X)
+        truth = Y if self.classify else self._in_units(Y)
+        inside = np.zeros_like(truth) if self.classify else np.abs(truth - made) <= SIGMAS * std
         told = [_decided(made) if self.classify else made]
         phi = self.features.make(X)
         for name, rival in self.rivals.items():

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from orfit import terminal
 from orfit.meter.reading import Reading
 from orfit.stream.session import Session
 
@@ -25,22 +26,6 @@ def console(stderr: bool = False) -> Any:
     return Console(stderr=stderr, markup=False, emoji=False)
 
 
-def simple(title: str = "", **settings: Any) -> Any:
-    """A rich table in the one style of all."""
-    from rich import box
-    from rich.table import Table
-
-    return Table(
-        title=title or None,
-        box=box.SIMPLE_HEAD,
-        title_justify="left",
-        title_style="bold",
-        min_width=len(title) or None,  # a title goes on one line
-        padding=(0, 1, 0, 0),
-        **settings,
-    )
-
-
 def number(value: Any, form: str = ".4g") -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:{form}}"
 
@@ -50,7 +35,7 @@ def scores(session: Session) -> Any:
     board = session.scores
     overall, lately = board.read(), board.read(lately=True)
     window = min(board.window, board.rows)
-    table = simple("Each row was predicted, then learned")
+    table = terminal.table("Each row was predicted, then learned")
     table.add_column("", no_wrap=True)
     targets = [] if session.classify else list(session.encoding.choice.targets)
     several = len(targets) > 1
@@ -132,7 +117,7 @@ def memory(session: Session) -> str:
 
 
 def facts_table(told: list[tuple[str, str]]) -> Any:
-    table = simple(show_header=False)
+    table = terminal.table(show_header=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, value in told:
@@ -146,7 +131,7 @@ def held(session: Session) -> Any:
     measures = list(session.scores.measures)
     shown = len(session.held.X)
     of = "" if shown == session.held.count else f" of {session.held.count:,}"
-    table = simple(f"On {shown:,}{of} rows that were never learned")
+    table = terminal.table(f"On {shown:,}{of} rows that were never learned")
     table.add_column("", no_wrap=True)
     for name in measures:
         table.add_column(TITLES[name], justify="right")
@@ -158,7 +143,7 @@ def held(session: Session) -> Any:
 
 def columns(session: Session) -> Any:
     """What was made of each column."""
-    table = simple("Columns")
+    table = terminal.table("Columns")
     table.add_column("column", no_wrap=True)
     table.add_column("is")
     for name, kind in session.encoding.kinds.items():
@@ -176,7 +161,7 @@ def columns(session: Session) -> Any:
 
 def files(session: Session) -> Any:
     """How far each input was read."""
-    table = simple("Read")
+    table = terminal.table("Read")
     table.add_column("file", overflow="fold")
     table.add_column("lines or rows", justify="right")
     for known in session.bookmarks.files:

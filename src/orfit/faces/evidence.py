@@ -17,7 +17,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from orfit.door import Array
-from orfit.sklearn.rows import Rows
+from orfit.faces.rows import Rows
 
 POWERS = np.arange(-8, 3.5, 0.5)  # of ten: of R, in units of a row's squared length
 NOTHING = 1e-24  # of the squares of a target: what is left is rounding

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from orfit.door import Array
 from orfit.features import Drawn
@@ -21,8 +22,8 @@ BENT = {"fourier": "Cos", "relu": "Relu"}
 def export(model: Any) -> Any:
     """An `onnx.ModelProto` of a fitted `ORFitRegressor` or `ORFitClassifier`.
 
-    Its input is `X`, (n, d), float64 or float32 as the estimator learned. Its output is `y`, (n, q),
-    or of a classifier `label`, (n,), and `probabilities`, (n, k), in the order of `classes_`.
+    Its input is `X`, (n, d), float64 or float32 as the estimator learned. Its output is `y`,
+    (n, q); of a classifier `label`, (n,), and `probabilities`, (n, k), in the order of `classes_`.
 
     Examples:
         >>> from orfit.sklearn import ORFitRegressor
@@ -33,7 +34,7 @@ def export(model: Any) -> Any:
     """
     from onnx import checker, helper
 
-    model.learner_  # noqa: B018: that is refused before anything was learned
+    check_is_fitted(model)
     scaled: Scaled = model._learned.scaled
     graph = _Graph(np.dtype(scaled.settings.dtype))
     slopes, bias = scaled.linear()

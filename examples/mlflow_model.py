@@ -1,7 +1,7 @@
 """A stream's model in MLflow: logged, loaded elsewhere, asked; then it goes on learning.
 
-Needs `pip install mlflow-skinny pandas` beside orfit's extra `sklearn`. The artifact is orfit's own
-file, no pickle of the estimator.
+Needs `pip install mlflow-skinny pandas` beside orfit's extra `sklearn`. The estimator is logged as
+orfit's own file; MLflow pickles the class `Stream` around it.
 """
 
 import os

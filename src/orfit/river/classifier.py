@@ -17,7 +17,8 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
     """Least squares for classes, in one pass, without forgetting: a class may be new at any time.
 
     It has the parameters of `ORFitRegressor`, and takes features as that does. Classes share what
-    is remembered, so that many cost little more than two.
+    is remembered, so that many cost little more than two. What the regression predicts is taken to
+    be normal within each class: so it is linear discriminant analysis, and no class is masked.
 
     Examples:
         >>> from orfit.river import ORFitClassifier

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
 pytest.importorskip(
-    "mlflow", reason="the example needs mlflow-skinny, which is no part of any extra"
+    "mlflow", reason="the example needs mlflow-skinny"
 )
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mlflow_model.py"

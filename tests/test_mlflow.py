@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
-pytest.importorskip(
-    "mlflow", reason="the example needs mlflow-skinny"
-)
+pytest.importorskip("mlflow", reason="the example needs mlflow-skinny")
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "mlflow_model.py"
 

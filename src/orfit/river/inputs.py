@@ -73,7 +73,7 @@ class Inputs:
             Z = phi[self._front : self._front + self.columns]
             np.subtract(x, self._scale.mean, out=Z)
             Z /= self._scale.size
-            if math.isfinite(Z @ Z):  # nothing is absent
+            if math.isfinite(Z.sum()):
                 return phi
         row: Array = self.make(x[None])[0]
         return row

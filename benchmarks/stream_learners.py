@@ -70,6 +70,18 @@ def orfit_in_river():
     return ORFitRegressor()
 
 
+def orfit_in_scikit_learn(X, y):
+    """`partial_fit`, which tells in `updates_` what it predicted of each row before it learned it.
+
+    The first row comes alone: that others follow in one call changes nothing.
+    """
+    from orfit.sklearn import ORFitRegressor
+
+    model = ORFitRegressor().partial_fit(X[:1], y[:1])
+    first = model.updates_.prediction
+    return np.append(first, model.partial_fit(X[1:], y[1:]).updates_.prediction)
+
+
 def river_linear():
     from river import linear_model
 
@@ -188,7 +200,10 @@ NONLINEAR = {
     "river neighbours": river_model(river_neighbours),
     "river forest": river_model(river_forest),
 }
-FACES = {"ORFit in river": river_model(orfit_in_river)}
+FACES = {
+    "ORFit in river": river_model(orfit_in_river),
+    "ORFit in scikit-learn": orfit_in_scikit_learn,
+}
 NOTHING = {"last value": last_value, "running mean": running_mean}
 HINDSIGHT = {
     "ORFit m=10, best noise": best_in_hindsight(lambda noise: orfit_limited(10, noise=noise)),

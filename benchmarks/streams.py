@@ -42,7 +42,7 @@ TITLES = {
 MOST = 10.0  # an error beyond so many times that of learning nothing counts as this in means
 SHOWN = [  # in the tables of single streams
     "ORFit m=10", "ORFit m=30", "ORFit m=100", "ORFit m=30, λ auto", "ORFit m auto", "RLS",
-    "RLS λ=0.99", "RLS λ auto", "ORFit in river",
+    "RLS λ=0.99", "RLS λ auto", *FACES,
     "river linear", "river Bayes", "river PA", "sklearn SGD", *NONLINEAR, "ridge, all rows",
 ]  # fmt: skip
 DRAWN = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import orfit
-from orfit.faces import EXACT, learner_for
+from orfit.faces import EXACT, grown, learner_for
 
 MEMORY = 3
 
@@ -39,13 +39,17 @@ def test_what_grows_is_exact_up_to_there_and_has_no_more_directions_then(noise):
     y = X[:, :most] @ rng.standard_normal(most) + rng.standard_normal(80)
     learner = learner_for(4, None, MEMORY, noise=noise, bias=False, growing=True)
     learner.learn_each(X[:, :4], y)
-    learner.grow(size=most)
+    learner = grown(learner, most, None, MEMORY)
     learner.learn_each(X[:, :most], y)
     R = noise if noise == 0.3 else learner.noise
     phi = np.vstack([np.pad(X[:, :4], ((0, 0), (0, most - 4))), X[:, :most]])
     ridge = np.linalg.solve(phi.T @ phi + R * np.eye(most), phi.T @ np.append(y, y))
     np.testing.assert_allclose(learner.w, ridge, rtol=1e-8)
-    learner.grow(size=3 * most)
+    before = learner.predict(X[:, :most], std=True)
+    learner = grown(learner, 3 * most, None, MEMORY)
+    after = learner.predict(np.pad(X[:, :most], ((0, 0), (0, 2 * most))), std=True)
+    np.testing.assert_allclose(after, before, rtol=1e-3)  # its scale is that of some rows
+    np.testing.assert_allclose(after[0], before[0], rtol=1e-8)
     learner.learn_each(X, y)
     assert learner.memory.rank <= most
 

@@ -21,10 +21,10 @@ from sklearn.preprocessing import StandardScaler
 
 import crafted
 import orfit
+from orfit.faces.evidence import POWERS, most_likely_noise
+from orfit.faces.rows import Rows
 from orfit.sklearn import ORFitClassifier, ORFitRegressor, load
-from orfit.sklearn.evidence import POWERS, most_likely_noise
 from orfit.sklearn.first import FEW
-from orfit.sklearn.rows import Rows
 
 RANDOM = {"features": "fourier", "n_components": 300, "memory": 20, "random_state": 0}
 
@@ -229,7 +229,7 @@ def test_sparse_rows_are_as_dense_ones(rng, monkeypatch):
     X = rng.standard_normal((400, 30)) * (rng.uniform(size=(400, 30)) < 0.1)
     y = X[:, 0] - X[:, 1] + 0.1 * rng.standard_normal(400)
     dense = ORFitRegressor().fit(X, y)
-    monkeypatch.setattr("orfit.sklearn.rows.NUMBERS", 30 * 64)  # so that there are many parts
+    monkeypatch.setattr("orfit.faces.rows.NUMBERS", 30 * 64)  # so that there are many parts
     for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
         model = ORFitRegressor().fit(kind(X), y)
         np.testing.assert_allclose(model.predict(kind(X)), dense.predict(X), rtol=1e-7, atol=1e-9)

@@ -14,6 +14,7 @@ class Estimator:
 
     _heads: int | None = None
     _centred = False  # whether labels are learned from the mean of the first ones on
+    _classified = False  # whether they are classes
 
     def __init__(
         self,
@@ -36,7 +37,7 @@ class Estimator:
         self.seed = seed
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
         settings.check()
-        self._engine = Engine(settings, self._heads, self._centred)
+        self._engine = Engine(settings, self._heads, self._centred, self._classified)
         self._names: dict[Any, int] = {}  # of classes or targets: which head is theirs
 
     @property

@@ -6,19 +6,19 @@ from typing import Any
 import numpy as np
 from river import base
 from river.utils import dataframe
+from scipy.special import softmax
 
 from orfit.door import Array
 from orfit.river.base import Estimator
 from orfit.river.values import labels, named, table, weight, weights
-
-LEAST = 1e-3  # that a class is thought probable, before all are made to add up to 1
 
 
 class ORFitClassifier(Estimator, base.MiniBatchClassifier):
     """Least squares for classes, in one pass, without forgetting: a class may be new at any time.
 
     It has the parameters of `ORFitRegressor`, and takes features as that does. Classes share what
-    is remembered, so that many cost little more than two.
+    is remembered, so that many cost little more than two. What the regression predicts is taken to
+    be normal within each class: so it is linear discriminant analysis, and no class is masked.
 
     Examples:
         >>> from orfit.river import ORFitClassifier
@@ -30,6 +30,7 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
     """
 
     _heads = 1
+    _classified = True
 
     @property
     def _multiclass(self) -> bool:
@@ -48,14 +49,12 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
 
     def predict_proba_one(self, x: Mapping[Any, Any]) -> dict[Any, float]:
         """How probable each class is; nothing before the first row."""
-        F = self._engine.predict(x)
-        if F is None:
-            return {}
-        return dict(zip(self._names, probabilities(F[None])[0].tolist(), strict=True))
+        F = self._scores(self._engine.predict(x))
+        return {} if F is None else dict(zip(self._names, softmax(F).tolist(), strict=True))
 
     def predict_one(self, x: Mapping[Any, Any]) -> Any:
         """The class that is most probable; None before the first row."""
-        F = self._engine.predict(x)
+        F = self._scores(self._engine.predict(x))
         return None if F is None else list(self._names)[int(F.argmax())]
 
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
@@ -72,17 +71,24 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
     def predict_proba_many(self, X: Any) -> Any:
         """A frame with a column for each class."""
         frame, names, numbers = table(X)
-        F = self._engine.predict_rows(names, numbers)
-        P = np.zeros((len(numbers), 0)) if F is None else probabilities(F)
+        F = self._scores(self._engine.predict_rows(names, numbers))
+        P = np.zeros((len(numbers), 0)) if F is None else softmax(F, axis=1)
         return dataframe.to_native_frame(dict(zip(self._names, P.T, strict=True)), like=frame)
 
     def predict_many(self, X: Any) -> Any:
         """A series of the most probable classes."""
         frame, names, numbers = table(X)
-        F = self._engine.predict_rows(names, numbers)
+        F = self._scores(self._engine.predict_rows(names, numbers))
         classes = list(self._names)
         values = [None] * len(numbers) if F is None else [classes[i] for i in F.argmax(axis=1)]
         return dataframe.to_native_series(values, name=None, like=frame)
+
+    def _scores(self, F: Array | None) -> Array | None:
+        """The logarithm of how likely each class is, but for a constant, of what is predicted."""
+        if F is None:
+            return None
+        A, b = self._engine.rule()
+        return np.asarray(F @ A + b)
 
     def _head(self, y: Any) -> int:
         head = self._names.get(y)
@@ -91,10 +97,3 @@ class ORFitClassifier(Estimator, base.MiniBatchClassifier):
             if head:
                 self._engine.add_head()
         return head
-
-
-def probabilities(F: Array) -> Array:
-    """Least squares estimates how probable each class is, but knows no bounds."""
-    P = np.clip(F, LEAST, None)
-    made: Array = P / P.sum(axis=1, keepdims=True)
-    return made

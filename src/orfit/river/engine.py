@@ -13,7 +13,10 @@ from typing import Any
 import numpy as np
 
 from orfit.door import Array
-from orfit.faces import learner_for
+from orfit.faces import exact, grown, learner_for
+from orfit.faces.discriminant import Discriminant
+from orfit.faces.evidence import most_likely_noise
+from orfit.faces.rows import Rows
 from orfit.learners.onestep import OneStep
 from orfit.river.columns import Columns
 from orfit.river.inputs import Inputs
@@ -26,8 +29,13 @@ BLOCK = 64  # rows that wait at most, later
 class Engine:
     """Features by name in, labels as numbers; predictions out."""
 
-    def __init__(self, settings: Settings, heads: int | None, centred: bool = False) -> None:
-        """centred: whether labels are learned from the mean of the first ones on."""
+    def __init__(
+        self, settings: Settings, heads: int | None, centred: bool = False, classes: bool = False
+    ) -> None:
+        """centred: whether labels are learned from the mean of the first ones on.
+
+        classes: whether each is 1 for one head, and 0 for all others.
+        """
         self.settings, self.heads = settings, heads
         self.columns = Columns()
         self._centred = centred and settings.scaling and settings.fit_intercept
@@ -37,6 +45,9 @@ class Engine:
         self._inputs: Inputs | None = None
         self._learner: OneStep | None = None
         self._w: Any = None  # the learner's, since somebody asked
+        self._classified = classes
+        self._classes: Discriminant | None = None
+        self._rule: Any = None  # of the classes, since somebody asked
         rows = BLOCK if self._frozen else FIRST
         self._X, self._Y = np.zeros((rows, 0)), np.zeros((rows, heads or 1))
         self._weights: Array | None = None  # of the rows, where one was given
@@ -107,6 +118,14 @@ class Engine:
         # A scale of 0: each label was what was expected, as it is of one that is its own mean.
         return f + self._offset, np.where(np.atleast_1d(s) > 0, s, math.inf)
 
+    def rule(self) -> tuple[Array, Array]:
+        """A, b so that of predictions f, f A + b are the logarithms of classes."""
+        if self._rule is None:
+            assert self._classes is not None
+            assert self._learner is not None
+            self._rule = self._classes.rule_beside(self._learner)
+        return self._rule  # type: ignore[no-any-return]
+
     def predict_rows(self, names: list[Any], X: Array) -> Any:
         """Of many rows the same, (n, heads); None before the first row was learned."""
         if self.learner is None:
@@ -136,7 +155,7 @@ class Engine:
 
         These are let go, and all others are learned. What is interrupted goes on waiting.
         """
-        rows, self._w = self._rows, None
+        rows, self._w, self._rule = self._rows, None, None
         if self._frozen:
             if self._learner is None:
                 self._make(1)
@@ -163,6 +182,11 @@ class Engine:
         """Learn those up to there that wait, and count the ones that were, whatever happens."""
         learner, rows = self._learner, slice(self._learned, end)
         assert learner is not None
+        assert self._inputs is not None
+        if len(self.columns) > self._inputs.columns:
+            self._inputs.grow(self.columns.first)
+        if (self._inputs.size, self.heads) != (learner.model.size, learner.model.heads):
+            learner = self._grow(learner)
         before = learner.seen
         try:
             self._learn_rows(learner, rows)
@@ -176,19 +200,31 @@ class Engine:
                 rows[row : self._rows - 1] = rows[row + 1 : self._rows]
         self._rows -= 1
 
+    def _grow(self, learner: OneStep) -> OneStep:
+        assert self._inputs is not None
+        size, heads = self._inputs.size, self.heads
+        self._learner = learner = grown(learner, size, heads, self.settings.memory)
+        if self._classes is not None:
+            self._classes = self._classes.grown(heads or 1)
+        return learner
+
     def _learn_rows(self, learner: OneStep, rows: slice) -> None:
-        inputs = self._inputs
+        inputs, classes = self._inputs, self._classes
         assert inputs is not None
-        if len(self.columns) > inputs.columns:
-            inputs.grow(self.columns.first)
-        model = learner.model
-        if (inputs.size, self.heads) != (model.size, model.heads):
-            learner.grow(size=inputs.size, heads=self.heads)
         X, Y = self._X[rows, : inputs.columns], self._Y[rows] - self._offset
         if self.heads is None:
             Y = Y[:, 0]
         weight = None if self._weights is None else self._weights[rows]
-        if len(X) == 1:
+        if classes is not None:
+            counts, before = np.ones(len(Y)) if weight is None else weight, learner.seen
+            try:
+                updates = learner.learn_each(inputs.make(X), Y, weight)
+            except BaseException:  # those before have been learned, and nothing is told of them
+                n = learner.seen - before
+                classes.count(Y[:n], counts[:n], learner.forgetting)
+                raise
+            classes.see(updates, Y, counts, learner.forgetting, before)
+        elif len(X) == 1:
             learner.learn(inputs.make_one(X[0]), Y[0], None if weight is None else weight[0])
         else:
             learner.learn_each(inputs.make(X), Y, weight)
@@ -208,12 +244,24 @@ class Engine:
             self._inputs.size,
             self.heads,
             settings.memory,
-            noise=settings.noise,
+            noise=self._noise(self._inputs, basis, counts),
             forgetting=settings.forgetting,
             bias=False,
             growing=True,
         )
+        if self._classified:
+            self._classes = Discriminant.of(self.heads or 1, self._learner)
         self._basis, self._learned = basis, 0
+
+    def _noise(self, inputs: Inputs, basis: int, counts: Array) -> float | str:
+        """What was said; or what the first rows say, where all that they say is kept."""
+        settings = self.settings
+        if not isinstance(settings.noise, str) or not settings.scaling or settings.forgetting != 1:
+            return settings.noise
+        if not exact(inputs.size, settings.memory):
+            return settings.noise
+        rows = Rows(inputs.make(self._X[:basis]), self._Y[:basis] - self._offset, counts)
+        return most_likely_noise([rows], settings.fit_intercept)
 
     def _phi(self, x: Mapping[Any, Any]) -> Array:
         assert self._inputs is not None

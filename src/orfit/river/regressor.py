@@ -23,8 +23,9 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
         least squares; with more from the start, the principal m. Where they become more later, the
         principal 5 m are kept.
     noise: the variance of the noise in y, against a prior of variance 1 on the weight of each
-        scaled feature; "auto" tries eight powers of ten side by side and uses what predicted best
-        lately.
+        scaled feature; "auto" is what makes the first rows most likely. With more than 5 m
+        features, forgetting < 1 or scaling=False it tries eight powers of ten side by side and
+        uses what predicted best lately.
     forgetting: λ in (0, 1]: before each row, the past counts λ times less. "auto" tries four λ, for
         streams that move: classes that have not come for long may then be forgotten.
     scaling: whether each feature is learned in units of its first 256 values. Until then these rows

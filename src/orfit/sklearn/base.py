@@ -11,8 +11,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from orfit import checkpoint, door
 from orfit.door import DTYPES, Array
+from orfit.faces.rows import Rows
 from orfit.sklearn.first import Learned
-from orfit.sklearn.rows import Rows
 from orfit.sklearn.setup import Setup
 
 SEEDS = 2**31 - 1

@@ -7,9 +7,9 @@ import numpy as np
 
 from orfit import door, schema
 from orfit.door import Array
+from orfit.faces.rows import Rows
 from orfit.learners import Updates
 from orfit.schema import DOUBLE, Fields, arranged
-from orfit.sklearn.rows import Rows
 from orfit.sklearn.scaled import Scaled
 from orfit.sklearn.setup import Setup
 

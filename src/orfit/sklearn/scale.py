@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from orfit.door import Array
-from orfit.sklearn.rows import Rows
+from orfit.faces.rows import Rows
 
 CONSTANT = 1e-12  # of a column's mean: what varies by less is rounding
 

@@ -9,14 +9,15 @@ import numpy as np
 from orfit import door, schema
 from orfit import features as kinds
 from orfit.door import Array
+from orfit.faces import discriminant
+from orfit.faces.discriminant import Discriminant
+from orfit.faces.rows import Rows, dense, slices
 from orfit.features import Features
 from orfit.learners import RLS, ORFit, Updates
 from orfit.learners.load import restored
 from orfit.learners.onestep import OneStep
 from orfit.schema import DOUBLE, Fields, arranged, mapping, record
-from orfit.sklearn import discriminant, setup
-from orfit.sklearn.discriminant import Discriminant
-from orfit.sklearn.rows import Rows, dense, slices
+from orfit.sklearn import setup
 from orfit.sklearn.scale import Scale
 from orfit.sklearn.setup import Setup
 
@@ -65,7 +66,7 @@ class Scaled:
                 yield replace(part, X=kind.make(inputs.applied(part.X)), Y=Y)
 
         learner, long = settings.learner(size, heads, parts)
-        classes = None if amounts else Discriminant(rows.Y.shape[1], _orderless(learner))
+        classes = None if amounts else Discriminant.of(rows.Y.shape[1], learner)
         return cls(settings, inputs, targets, kind, learner, long, classes)
 
     def check(self, rows: Rows) -> None:
@@ -129,12 +130,7 @@ class Scaled:
     def rule(self) -> tuple[Array, Array]:
         """A, b so that of predictions f, f A + b are the logarithms of classes (`Discriminant`)."""
         assert self.classes is not None
-        if not self.classes.exact:
-            return self.classes.rule()
-        # Where P is what n rows left of Π⁻¹, the mean of gᵀPg over them is (p − tr ΠP) / n.
-        memory, size = self.learner.memory, self.learner.model.size
-        used = size - float(memory.prior) * float(np.sum(memory.L**2))
-        return self.classes.rule(min(max(used, 0.0), size) / max(self.classes.rows, 1.0))
+        return self.classes.rule_beside(self.learner)
 
     def linear(self) -> tuple[Array, Array]:
         """Coefficients, q×features, and q intercepts: in the units of x where features are x."""
@@ -206,14 +202,9 @@ class Scaled:
             raise ValueError("the learner is not for these features and targets")
         classes = None
         if values["classes"] is not None:
-            classes = Discriminant(len(targets.mean), _orderless(learner))
+            classes = Discriminant.of(len(targets.mean), learner)
             classes.restore(own, values["classes"])
         return cls(settings, inputs, targets, made, learner, values["long"], classes)
-
-
-def _orderless(learner: OneStep) -> bool:
-    """Whether rows may come in any order: nothing is dropped, and nothing fades."""
-    return isinstance(learner, RLS) and learner.fading == 1
 
 
 FIELDS: Fields = {

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from orfit import door, faces, schema
+from orfit.faces.evidence import most_likely_noise
+from orfit.faces.rows import Rows
 from orfit.features import Features, Fourier, Raw, ReLU
 from orfit.learners.onestep import OneStep
 from orfit.schema import Fields
-from orfit.sklearn.evidence import most_likely_noise
-from orfit.sklearn.rows import Rows
 
 # The constant of the intercept is so many times as long as a unit of a feature, and its prior as
 # much wider: it has no shrinkage that could be seen. Beyond, rounding would be.

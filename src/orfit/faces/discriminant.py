@@ -18,7 +18,8 @@ import numpy as np
 
 from orfit import door
 from orfit.door import Array
-from orfit.learners import Updates
+from orfit.learners import RLS, Updates
+from orfit.learners.onestep import OneStep
 from orfit.schema import DOUBLE, Fields, Layout
 
 RECENCY = 3.0  # row i of n counts as (i/n)^(RECENCY − 1), about
@@ -38,6 +39,11 @@ class Discriminant:
         self.exact = exact
         self.labels, self.rows = np.zeros(classes), 0.0  # of each class, and of all
         self.products, self.mass = np.zeros((classes, classes)), 0.0  # of residuals, of so many
+
+    @classmethod
+    def of(cls, classes: int, learner: OneStep) -> "Discriminant":
+        """For classes that this learner is to learn."""
+        return cls(classes, isinstance(learner, RLS) and learner.fading == 1)
 
     def see(self, updates: Updates, Y: Array, counts: Array, fading: float, before: int) -> None:
         """Take note of rows that were learned. before: how many there had been."""
@@ -77,6 +83,15 @@ class Discriminant:
         A = np.linalg.inv(np.outer(pi, pi) + sigma)
         within = ((apart - sigma) @ A).diagonal() / pi
         return A, np.log(pi) - pi @ A - within / 2
+
+    def rule_beside(self, learner: OneStep) -> tuple[Array, Array]:
+        """The same, knowing how unsure w is, where nothing was dropped."""
+        if not self.exact:
+            return self.rule()
+        # Where P is what n rows left of Π⁻¹, the mean of gᵀPg over them is (p − tr ΠP) / n.
+        memory, size = learner.memory, learner.model.size
+        used = size - float(memory.prior) * float(np.sum(memory.L**2))
+        return self.rule(min(max(used, 0.0), size) / max(self.rows, 1.0))
 
     def grown(self, classes: int) -> "Discriminant":
         """With more classes, of which there was no row yet."""

@@ -15,6 +15,7 @@ from orfit.learners.orfit import ORFit
 from orfit.learners.rls import RLS
 from orfit.models import Linear
 
+WINDOW = 1000  # rows, which tell a learner's scale
 EXACT = 5  # parameters for each direction, up to which nothing is dropped
 
 
@@ -38,15 +39,39 @@ def learner_for(
 
     size, heads, bias: as for `Linear`. noise: R, beside a prior of variance 1 on each parameter; a
     number > 0 makes the exact one an `RLS`, else it is an `ORFit` that keeps all p directions.
-    growing: there may be more features later. Where it begins exact it is an `ORFit` of EXACT m
-    directions, whatever the noise: exact up to so many parameters, and from there on no p×p.
+    growing: there may be more features later (`grown`). Where it begins exact, and is no `RLS`, it
+    is an `ORFit` of EXACT m directions: exact up to so many parameters, and from there on no p×p.
     """
     model = Linear(size, heads=heads, bias=bias)
     directions = door.count("memory", memory)
     settings: dict[str, Any] = {"forgetting": forgetting}
     settings["w0"] = np.zeros(model.initial().shape, dtype)
     if exact(model.size, directions):
-        if not growing and not isinstance(noise, str) and door.nonnegative("noise", noise):
+        number = not isinstance(noise, str) and door.nonnegative("noise", noise) > 0
+        if number and (forgetting == 1 or not growing):
             return RLS(model, prior=noise, **settings)
         directions = EXACT * directions if growing else model.size
     return ORFit(model, directions, noise=noise, **settings)
+
+
+def grown(learner: OneStep, size: int, heads: int | None, memory: int) -> OneStep:
+    """A learner that `learner_for` made growing, with more features or heads.
+
+    An `RLS` is exchanged for an `ORFit` of EXACT m directions before it would have more parameters
+    than that: there both know the same, exactly.
+    """
+    if isinstance(learner, RLS) and not exact(size, memory):
+        learner = _limited(learner, EXACT * memory)
+    learner.grow(size=size, heads=heads)
+    return learner
+
+
+def _limited(learner: RLS, directions: int) -> ORFit:
+    """An `ORFit` that knows what this learner does; p ≤ directions, without a bias."""
+    made = ORFit(learner.model, directions, noise=float(learner.memory.prior))
+    if learner.seen:
+        made.learn_batch(*learner.rows())
+        # Rows that say nothing of w, and how far labels are from what is expected.
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (WINDOW, *np.shape(learner.scale)))
+        made.learn_each(np.zeros((WINDOW, learner.model.size)), signs * np.sqrt(learner.scale))
+    return made

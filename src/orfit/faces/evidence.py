@@ -17,9 +17,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from orfit.door import Array
-from orfit.sklearn.rows import Rows
+from orfit.faces.rows import Rows
 
-POWERS = np.arange(-8, 3.5, 0.5)  # of ten: of R, in units of a row's squared length
+# Of ten: of R, in units of a row's squared length. Where labels cannot tell, as two rows cannot, it
+# is the one nearest to that unit, and never rounding that decides.
+POWERS = np.arange(-8, 3.5, 0.5)
+TOLD = 1e-6  # of −2 log p: what is less likely by less is as likely
+ROUNDING = 1e-12  # of the squares of a target, added up
 NOTHING = 1e-24  # of the squares of a target: what is left is rounding
 
 
@@ -32,13 +36,15 @@ def most_likely_noise(parts: Iterable[Rows], centred: bool) -> float:
     if count <= 0 or not told.any():
         return float(share * unit)
     along, total = along[:, told], total[told]
+    beyond = total - along.sum(axis=0)  # what no w can fit; where rows are few, there is none
+    beyond = np.where(beyond > ROUNDING * total, beyond, 0.0)
     best, least = 0.0, np.inf
-    for R in unit * 10.0**POWERS:
-        fitted = np.sum(along * (energies / (energies + R))[:, None], axis=0)
-        square = np.maximum(total - fitted, NOTHING * total) / R
+    for R in unit * 10.0 ** np.array(sorted(POWERS, key=abs)):
+        left = beyond + np.sum(along * (R / (energies + R))[:, None], axis=0)
+        square = np.maximum(left, NOTHING * total) / R
         volume = np.log(energies + R).sum() + (count - len(energies)) * np.log(R)
         unlikely = float(np.mean(count * np.log(square)) + volume)
-        if unlikely < least:
+        if unlikely < least - TOLD:
             best, least = float(R), unlikely
     return share * best
 

@@ -15,7 +15,8 @@ import orfit
 import orfit.distributed
 
 P = 301
-SHARES = {1: [P], 2: [200, 101], 4: [4, 150, 41, 106]}  # uneven, and one shorter than a block
+STREAM = 60  # rows that are learned by one number of processes, then by another
+SHARES = {2: [200, 101], 4: [4, 150, 41, 106]}  # uneven, and one shorter than a block
 
 
 def white(n, seed=0, dtype=float):
@@ -53,11 +54,14 @@ def two_labels(X, y):
     return np.column_stack([y, np.cos(y), -y])
 
 
-def case(make, learn="each", labels=None, weight=None, heads=None, features=None, w0=None, **made):
-    return {
-        "make": make, "learn": learn, "labels": labels, "weight": weight,
-        "heads": heads, "features": features, "w0": w0, "made": made,
-    }  # fmt: skip
+USUAL = {"learn": "each", "std": True}
+USUAL |= dict.fromkeys(("labels", "weight", "heads", "features", "w0"))
+
+
+def case(make, **told):
+    """A stream, how it is learned (`USUAL`), and the settings of its learner."""
+    made = {name: told.pop(name) for name in [*told] if name not in USUAL}
+    return {**USUAL, **told, "make": make, "made": made}
 
 
 A = np.random.default_rng(5).standard_normal((7, P))
@@ -79,6 +83,9 @@ CASES = {
     "blocks, few": case(lambda: few(60), learn=6, memory=20, noise=0.1),
     "heads": case(lambda: white(40), labels=two_labels, heads=3, memory=8, noise=0.1),
     "heads, R=0": case(lambda: white(30), labels=two_labels, heads=3),
+    "float32": case(
+        lambda: white(40, dtype=np.float32), memory=8, noise=0.1, w0=np.zeros(P, np.float32)
+    ),
     "λ": case(lambda: white(60), memory=8, noise=0.1, forgetting=0.95),
     "λ, unlimited": case(lambda: white(40), noise=0.1, forgetting=0.95),
     "drift": case(lambda: white(40), memory=8, noise=0.1, drift=1e-3),
@@ -93,10 +100,8 @@ CASES = {
     "auto": case(lambda: white(40), memory="auto", noise="auto", tail="auto"),
     "auto λ": case(lambda: white(40), memory=8, noise=0.1, forgetting="auto"),
     "features": case(lambda: (white(40)[0][:, :7], white(40)[1]), features=A, memory=8, noise=0.1),
-    "scales": case(
-        lambda: (white(40)[0] * 10.0 ** np.tile([-3, 160, -170, 0], 10)[:, None], white(40)[1]),
-        memory=8, noise=0.1,
-    ),
+    "huge": case(lambda: (white(20)[0] * 1e160, white(20)[1]), memory=8, std=False),
+    "tiny": case(lambda: (white(20)[0] * 1e-170, white(20)[1] * 1e-170), memory=8, std=False),
     "Latest": case(lambda: white(40), memory=lambda: orfit.memory.Latest(8), noise=0.1),
     "Random": case(lambda: white(40), memory=lambda: orfit.memory.Random(8), noise=0.1),
     "Sketch": case(lambda: white(40), memory=lambda: orfit.memory.Sketch(8), noise=0.1),
@@ -105,14 +110,18 @@ CASES = {
     ),
     "Nothing": case(lambda: white(30), memory=orfit.memory.Nothing),
     "float32, R=0": case(lambda: white(30, dtype=np.float32), w0=np.zeros(P, np.float32)),
-    "float32, R": case(
-        lambda: white(60, dtype=np.float32), memory=8, noise=0.1, w0=np.zeros(P, np.float32)
-    ),
     "float32, blocks": case(
         lambda: white(48, dtype=np.float32), learn=6, memory=8, noise=0.1,
         w0=np.zeros(P, np.float32),
     ),
 }  # fmt: skip
+
+
+ON_TWO = 18  # of these cases are for two processes as well
+
+
+def cases(count):
+    return [*CASES][: ON_TWO if count == 2 else None]
 
 
 def learner_of(name, spread, shares=None):
@@ -144,7 +153,7 @@ def learned(name, learner, here):
         for start in range(0, len(X), told["learn"]):
             rows = slice(start, start + told["learn"])
             learner.learn_batch(X[rows], y[rows])
-    return learner.predict(X[:5], std=True)
+    return learner.predict(X[:5], std=True) if told["std"] else (learner.predict(X[:5]), 0.0)
 
 
 def zeros(n):
@@ -169,11 +178,7 @@ STREAMS = {
     "white": white, "1/i": decaying, "few": few, "zeros": zeros, "again": again,
     "nearly": nearly, "one sign": lambda n: (np.abs(white(n)[0]), white(n)[1]),
 }  # fmt: skip
-COUNTED = {
-    "m=10": {"memory": 10, "noise": 0.1},
-    "m=10, R=0": {"memory": 10},
-    "unlimited": {"noise": 0.1},
-}
+COUNTED = {"m=10": {"memory": 10, "noise": 0.1}, "unlimited, R=0": {}}
 
 
 def counts(shares):
@@ -183,7 +188,7 @@ def counts(shares):
         for name, settings in COUNTED.items():
             model = orfit.distributed.Linear(P, shares=shares)
             learner = orfit.distributed.ORFit(model, rows="plain", **settings)
-            X, y = make(60)
+            X, y = make(40)
             X, processes, each = X[:, model.here], model.processes, []
             numbers = processes.numbers
             for x, label in zip(X, y, strict=True):
@@ -225,11 +230,9 @@ def refusals(shares, rank):
     spoiled = X[30:].copy()
     spoiled[7, 0] = np.nan
     on_1, on_0 = rank == 1, rank == 0
-    for rows in ("plain", "coordinates"):
-        learner = orfit.distributed.ORFit(model, 8, noise=0.1, rows=rows)
-        learner.learn_each(X[:30], y[:30])
-        many = spoiled if on_1 else X[30:]
-        tries = {
+
+    def tries(learner, many):
+        return {
             "x": lambda: learner.learn(bad if on_1 else X[0], 1.0),
             "y": lambda: learner.learn(X[0], np.nan if on_0 else 1.0),
             "shape": lambda: learner.learn(X[0, :-1] if on_1 else X[0], 1.0),
@@ -238,19 +241,24 @@ def refusals(shares, rank):
             "weight": lambda: learner.learn(X[0], 1.0, -1.0 if on_1 else 1.0),
             "predict": lambda: learner.predict(many),
         }
-        for name, call in tries.items():
+
+    for rows in ("plain", "coordinates"):
+        learner = orfit.distributed.ORFit(model, 8, noise=0.1, rows=rows)
+        learner.learn_each(X[:30], y[:30])
+        for name, call in tries(learner, spoiled if on_1 else X[30:]).items():
             before = state_of(learner)
             found[f"{name}, {rows}"] = [raised(call), same(before, state_of(learner))]
         learner.learn_each(X[30:], y[30:])  # and it goes on
         found[f"after, {rows}"] = [None, learner.seen == 40]
     broken = orfit.distributed.Linear(
-        P, shares=shares, features=lambda X: X[:, model.here] / (0 if on_1 and X[0, 0] == 7 else 1)
+        P,
+        shares=shares,
+        features=lambda X: np.where(on_1 & (X[:, :1] == 7), np.nan, X[:, model.here]),
     )
     learner = orfit.distributed.ORFit(broken, 8, noise=0.1, rows="coordinates")
     rows = white(20)[0]
     rows[12, 0] = 7
-    with np.errstate(all="ignore"):
-        found["features"] = [raised(lambda: learner.learn_each(rows, y[:20])), learner.seen == 12]
+    found["features"] = [raised(lambda: learner.learn_each(rows, y[:20])), learner.seen == 12]
     return found
 
 
@@ -265,7 +273,7 @@ def divergence(shares, rank):
 def saved(folder, shares, rank):
     """Saved in the middle, and taken up: bit by bit as if it had gone on."""
     found = {}
-    for name in ("R, m", "R=0", "blocks, few", "auto", "float32, R", "Sketch", "w0"):
+    for name in ("R, m", "blocks, few", "auto", "Sketch", "w0"):
         learner = learner_of(name, True, shares)
         X, y = CASES[name]["make"]()
         X, half = X[:, learner.model.here], len(y) // 2
@@ -286,17 +294,30 @@ def resumed(folder, rank):
     found = {}
     for path in sorted(folder.glob("given-*.safetensors")):
         learner = orfit.distributed.load(path)
-        (X, y), here = white(120), learner.model.here
+        (X, y), here = white(STREAM), learner.model.here
         learner.learn_each(X[learner.seen :, here], y[learner.seen :])
-        found[path.name] = [learner.seen, here.start, learner.w]
+        found[path.name] = [learner.seen, learner.w]
     return found
 
 
-def main(folder):
+def killed(folder, shares, rank):
+    """One of the processes is killed in the middle of a stream that is saved every 10 rows."""
+    model = orfit.distributed.Linear(P, shares=shares)
+    learner = orfit.distributed.ORFit(model, 8, noise=0.1, rows="plain")
+    X, y = white(STREAM)
+    for i in range(STREAM):
+        if rank == 1 and i == 37:
+            os.kill(os.getpid(), 9)
+        learner.learn(X[i, model.here], y[i])
+        if learner.seen % 10 == 0:
+            learner.save(folder / "given-killed.safetensors")
+
+
+def main(folder, kill):
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     shares, found, arrays = SHARES[count], {}, {}
     orfit.distributed.start(timeout=60)
-    for name in CASES:
+    for name in cases(count):
         learner = learner_of(name, True, shares)
         told = learned(name, learner, learner.model.here)
         arrays |= {f"{name}: w": learner.w, f"{name}: f": told[0], f"{name}: std": told[1]}
@@ -304,31 +325,18 @@ def main(folder):
     found["counts"] = counts(shares)
     found["refusals"] = refusals(shares, rank)
     found["saved"] = saved(folder, shares, rank)
-    for name, (seen, _, w) in resumed(folder, rank).items():
+    for name, (seen, w) in resumed(folder, rank).items():
         arrays[f"{name}: w"], found[name] = w, seen
     found["divergence"] = divergence(shares, rank)
     np.savez(folder / f"{rank}.npz", **arrays)
     (folder / f"{rank}.json").write_text(json.dumps(found))
-
-
-def killed(folder):
-    """One of the processes is killed in the middle of a stream that is saved every 10 rows."""
-    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    orfit.distributed.start(timeout=20)
-    model = orfit.distributed.Linear(P, shares=SHARES[count])
-    learner = orfit.distributed.ORFit(model, 8, noise=0.1, rows="plain")
-    (X, y), X_here = white(120), white(120)[0][:, model.here]
-    for i in range(120):
-        if rank == 1 and i == 57:
-            os.kill(os.getpid(), 9)
-        learner.learn(X_here[i], y[i])
-        if learner.seen % 10 == 0:
-            learner.save(folder / "given-killed.safetensors")
+    if kill:
+        killed(folder, shares, rank)
 
 
 if __name__ == "__main__":
     try:
-        {"main": main, "killed": killed}[sys.argv[1]](Path(sys.argv[2]))
+        main(Path(sys.argv[1]), kill="kill" in sys.argv)
     except BaseException:
         traceback.print_exc()
         sys.exit(1)

@@ -5,8 +5,8 @@ k + n (directions kept, columns arriving). Few operations cross from tall to sma
 inner products, subtracting a combination, orthonormalising a block, moving along directions,
 folding some rows of a basis into the rest. They are here and nowhere else, sums, maxima and
 finiteness included, for NumPy arrays; another kind of array registers its own
-(`functools.singledispatch`), as `tall_torch` does for tensors, and `tall_shards` for arrays of which
-each process has a part. A step needs one of them, `read`.
+(`functools.singledispatch`), as `tall_torch` does for tensors, and `tall_shards` where several
+processes have a part of p each. A step needs one of them, `read`.
 
 Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's

@@ -76,7 +76,7 @@ class Met:
 
 
 class Shard:
-    """This process' part of an array that has p on one side: of its shape, with fewer numbers."""
+    """What this process has of an array with p on one side: of its shape, with fewer numbers."""
 
     __slots__ = ("axis", "factored", "lengths", "local", "met", "spread")
     __array_ufunc__ = None  # numbers of NumPy leave arithmetic to us

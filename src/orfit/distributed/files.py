@@ -1,4 +1,4 @@
-"""A learner that is spread over processes, in files: one for each process, and one for what all have.
+"""A learner that is spread over processes, in files: one for each, and one for what all have.
 
 That one, `path`, is written last and names the others, so what it names is there. A process reads
 the parts of p that it has now out of the files of those who had them.
@@ -79,7 +79,7 @@ def load(
     """The learner that `ORFit.save` wrote, on as many processes as there are now.
 
     On as many as it was saved by, with the same shares, it goes on bit by bit as before; on others
-    up to the rounding of sums. A file of an `orfit.ORFit` that was saved by one process is read too.
+    up to the rounding of sums. A file of an `orfit.ORFit`, saved by one process, is read too.
 
     model: needed where the saved one has features of its own, or for other shares.
     memory, rows: as for `orfit.load`.

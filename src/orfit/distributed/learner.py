@@ -15,7 +15,7 @@ from orfit.distributed.processes import ProcessLostError
 from orfit.door import Array
 from orfit.learners.rows import Auto
 from orfit.learners.update import Update, Updates
-from orfit.learners.weights import Weighted, weights
+from orfit.learners.weights import weights
 from orfit.memory import Memory
 from orfit.tall_shards import Shard
 

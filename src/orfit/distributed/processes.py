@@ -206,6 +206,6 @@ class Processes:
             self._lost = error
             raise ProcessLostError(
                 f"process {self.rank} of {self.count}: another process has ended, or did not "
-                f"answer in time ({str(error).strip().splitlines()[0]:.200}). Nothing of the last "
-                "rows was learned; start all processes anew from the last checkpoint"
+                f"answer in time ({str(error).strip().splitlines()[0]:.200}). What was being "
+                "learned was not; start all processes anew from the last checkpoint"
             ) from error

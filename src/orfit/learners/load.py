@@ -42,8 +42,8 @@ ELSEWHERE = {
     "ORFitRegressor": ESTIMATOR,
     "ORFitClassifier": ESTIMATOR,
     "Shards": "a learner that was spread over processes; orfit.distributed.load reads it",
-    "Shard": "what one of several processes had of a learner; orfit.distributed.load reads the file "
-    "that has its name without an ending",
+    "Shard": "what one of several processes had of a learner; orfit.distributed.load reads the one "
+    "that all had",
     "Stream": "a stream that `orfit learn` has begun, not a learner by itself; `orfit predict`, "
     "`orfit inspect` and `orfit learn` read it",
 }

@@ -37,7 +37,7 @@ def few(n, directions=15, seed=0):
     """Rows of which soon hardly anything is new."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, directions)) @ rng.standard_normal((directions, P))
-    X += 1e-5 * rng.standard_normal((n, P))
+    X += 1e-3 * rng.standard_normal((n, P))
     return X, X @ rng.standard_normal(P) / P**0.5
 
 
@@ -178,29 +178,33 @@ STREAMS = {
     "white": white, "1/i": decaying, "few": few, "zeros": zeros, "again": again,
     "nearly": nearly, "one sign": lambda n: (np.abs(white(n)[0]), white(n)[1]),
 }  # fmt: skip
-COUNTED = {"m=10": {"memory": 10, "noise": 0.1}, "unlimited, R=0": {}}
+COUNTED = {
+    "m": {"memory": 10, "noise": 0.1},
+    "m, R=0": {"memory": 10},
+    "m=30": {"memory": 30, "noise": 0.1},
+    "λ": {"memory": 10, "noise": 0.1, "forgetting": 0.95},
+    "unlimited": {"noise": 0.1},
+    "unlimited, R=0": {},
+    "Latest": {"memory": lambda: orfit.memory.Latest(10), "noise": 0.1},
+}
 
 
-def counts(shares):
-    """Messages of each step, and bytes a row, of each stream and memory."""
-    found = {}
-    for stream, make in STREAMS.items():
-        for name, settings in COUNTED.items():
-            model = orfit.distributed.Linear(P, shares=shares)
-            learner = orfit.distributed.ORFit(model, rows="plain", **settings)
-            X, y = make(40)
-            X, processes, each = X[:, model.here], model.processes, []
-            numbers = processes.numbers
-            for x, label in zip(X, y, strict=True):
-                before = processes.exchanges
-                learner.learn(x, label)
-                each.append(processes.exchanges - before)
-            found[f"{stream} / {name}"] = {
-                "most": max(each),
-                "mean": float(np.mean(each)),
-                "bytes": 8 * (processes.numbers - numbers) / len(y),
-            }
-    return found
+COUNTED_HERE = ("white", "1/i", "nearly")  # where messages are sent; alone, all of them
+
+
+def count(stream, settings, rows, block=1, shares=None):
+    """How many messages steps took: the most, the mean, and bytes a row."""
+    model = orfit.distributed.Linear(P, shares=shares)
+    made = {n: value() if callable(value) else value for n, value in COUNTED[settings].items()}
+    learner = orfit.distributed.ORFit(model, rows="plain", **made)
+    (X, y), processes, each = STREAMS[stream](rows), model.processes, []
+    numbers = processes.numbers
+    for start in range(0, rows, block):
+        before, some = processes.exchanges, slice(start, start + block)
+        learner.learn_batch(X[some, model.here], y[some])
+        each.append(processes.exchanges - before)
+    size = 8 * (processes.numbers - numbers) / rows
+    return {"most": max(each), "mean": float(np.mean(each)), "bytes": size}
 
 
 def state_of(learner):
@@ -322,7 +326,7 @@ def main(folder, kill):
         told = learned(name, learner, learner.model.here)
         arrays |= {f"{name}: w": learner.w, f"{name}: f": told[0], f"{name}: std": told[1]}
         found[name] = learner.seen
-    found["counts"] = counts(shares)
+    found["counts"] = {stream: count(stream, "m", 40, 1, shares) for stream in COUNTED_HERE}
     found["refusals"] = refusals(shares, rank)
     found["saved"] = saved(folder, shares, rank)
     for name, (seen, w) in resumed(folder, rank).items():

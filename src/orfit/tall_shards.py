@@ -60,19 +60,20 @@ class Spread:
 
 @dataclass(frozen=True)
 class Met:
-    """Products of a shard's columns, which were summed when it was made: no need to ask again."""
+    """Products of a shard's columns that were summed before: no need to ask again."""
 
-    beside: Any  # the very rows and parameters
+    rows: Any  # the very ones, with which come the parameters
     products: Array  # n×(s + q), with these
     square: Array  # n×n, with each other
 
     def times(self, c: Array) -> "Met":
         """Those of the columns times c."""
-        return Met(
-            self.beside,
-            small.product(c.T, self.products),
-            small.product(c.T, small.product(self.square, c)),
-        )
+        square = small.product(c.T, small.product(self.square, c))
+        return Met(self.rows, small.product(c.T, self.products), square)
+
+    def over(self, d: Array) -> "Met":
+        """Those of the columns, each over a number."""
+        return Met(self.rows, self.products / d[:, None], self.square / np.outer(d, d))
 
 
 class Shard:
@@ -163,7 +164,10 @@ class Shard:
         return self._like(other * self.local)
 
     def __truediv__(self, other: Any) -> "Shard":
-        return self._like(self.local / tall.here(other))
+        made = self._like(self.local / tall.here(other))
+        if self.met is not None and self.axis == 0 and np.shape(other) == self.shape[1:]:
+            made.met = self.met.over(np.asarray(other, np.float64))
+        return made
 
 
 @tall.here.register
@@ -266,9 +270,7 @@ def _(A: Shard) -> float:
 def _(
     rows: Shard, base: Shard, G: Shard, known: tuple[Array, ...] = (), measure: bool = False
 ) -> tuple[Array, Array, Array | None]:
-    if G.met is not None and G.met.beside is not None:
-        there = G.met.beside
-        assert there[0] is rows, "products were summed with other rows"
+    if G.met is not None and G.met.rows is rows:
         return G.met.products, G.met.square, None
     n = G.shape[1]
     if not n:
@@ -281,6 +283,9 @@ def _(
     ends = np.cumsum([part.size for part in parts])[:-1]
     summed = [t.reshape(p.shape) for t, p in zip(np.split(total, ends), parts, strict=True)]
     G.lengths = _lengths(summed[2])
+    least, most = tall.SAFE[tall.numpy_dtype(G)]
+    if (((G.lengths > least) & (G.lengths < most)) | (G.lengths == 0)).all():
+        G.met = Met(rows, *summed[:2])
     return summed[0], summed[1], None if M is None else summed[3]
 
 
@@ -316,7 +321,7 @@ def _factors(G: Shard, beside: Any) -> tuple[Shard, Array]:
     made = G._like(tall.combine(Q, S[processes.rank][: len(R)]))
     if beside is not None:
         products = np.einsum("pnr,pnb->rb", S, every[:, :, n:])
-        made.met = Met(beside, products, np.eye(rank))
+        made.met = Met(beside[0], products, np.eye(rank))
     return made, whole
 
 

@@ -3,9 +3,11 @@
 import functools
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,6 +152,14 @@ def test_another_number_of_processes_goes_on(runs):
         told, whole = runs[count]
         assert all(one[f"given-{name}.safetensors"] == shards.STREAM for one in told)
         assert np.abs(whole[f"given-{name}.safetensors: w"] - expected.w).max() < 1e-10
+
+
+def test_the_example_runs():
+    path = Path(__file__).parents[1] / "examples" / "spread.py"
+    printed = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True)
+    right, messages, rows = re.findall(r"[\d.]+", printed.stdout)
+    assert float(right) > 0.8
+    assert int(messages) < int(rows) / 10
 
 
 def test_one_process_goes_on_by_itself(runs):

@@ -212,7 +212,8 @@ def _(A: Shard) -> Any:
 @tall.normal.register
 def _(like: Shard, random: np.random.Generator, rows: int, over: float = 1.0) -> Shard:
     """The same numbers as one process would draw, of which each keeps its own."""
-    made, size, here = tall.empty(like, rows, like.shape[1]), like.spread.size, like.spread.here
+    size, here = like.spread.size, like.spread.here
+    made: Shard = tall.empty(like, rows, size)
     for row in range(rows):
         for start in range(0, size, PIECE):
             drawn = random.standard_normal(min(PIECE, size - start)) / over
@@ -344,7 +345,7 @@ def _local_lengths(G: Any, square: Array) -> Array:
     found = np.sqrt(np.diagonal(square))
     least, most = tall.SAFE[tall.numpy_dtype(G)]
     safe = ((found > least) & (found < most)).all()
-    return found if safe else np.asarray(tall.norms(G))
+    return np.asarray(found if safe else tall.norms(G))
 
 
 def _squares(lengths: Array) -> Array:
@@ -358,4 +359,4 @@ def _lengths(squares: Array) -> Array:
     low, plain, high = squares
     with np.errstate(over="ignore"):
         found = np.where(plain < LEAST, np.sqrt(high) / RAISED, np.sqrt(plain))
-        return np.where(plain > MOST, np.sqrt(low) / LOWERED, found)
+        return np.asarray(np.where(plain > MOST, np.sqrt(low) / LOWERED, found))

@@ -136,6 +136,7 @@ def _restored(
 
 def _assembled(path: Path, model: Linear | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The state as a learner in one process has it, but for what is another process' own."""
+    arrays: dict[str, Any]
     arrays, header = checkpoint.read(path)
     if header.get("kind") != KIND:  # of one process
         return _cut(arrays, header, model), header
@@ -144,7 +145,7 @@ def _assembled(path: Path, model: Linear | None) -> tuple[dict[str, Any], dict[s
     if model is not None and model.size != size:
         raise CheckpointError(f"{path} has {size} parameters, not {model.size}")
     here = slice(0, size) if model is None else model.here
-    found: dict[str, list[Array]] = {name: [] for name in said["axes"]}
+    found: dict[str, list[Any]] = {name: [] for name in said["axes"]}
     for rank in range(len(bounds) - 1):
         first, last = max(bounds[rank], here.start), min(bounds[rank + 1], here.stop)
         if first >= last:
@@ -159,14 +160,14 @@ def _assembled(path: Path, model: Linear | None) -> tuple[dict[str, Any], dict[s
             found[name].append(part[cut] if axis == 0 else part[:, cut])
     for name, pieces in found.items():
         axis = said["axes"][name]
-        joined = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis)
+        joined: Any = pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis)
         # The order in memory is part of the state: BLAS rounds differently for rows and columns.
         joined = np.asarray(joined, order=_order(pieces[0]))
         arrays[name] = joined if model is None else Shard(joined, model.spread, axis)
     return arrays, said["learner"]
 
 
-def _cut(arrays: dict[str, Array], header: dict[str, Any], model: Linear | None) -> dict[str, Any]:
+def _cut(arrays: dict[str, Any], header: dict[str, Any], model: Linear | None) -> dict[str, Any]:
     """Of a state that one process had, what is here."""
     if model is None:
         return dict(arrays)

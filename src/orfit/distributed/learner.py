@@ -4,7 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from orfit.learners.update import Update, Updates
 from orfit.learners.weights import weights
 from orfit.memory import Memory
 from orfit.tall_shards import Shard
+
+T = TypeVar("T")
 
 ALONE = "it is spread over processes: save it, and orfit.distributed.load(path, whole=True) has it"
 
@@ -50,6 +52,8 @@ class ORFit(learners.ORFit):
         >>> learner.seen, learner.w.shape
         (20, (1000,))
     """
+
+    model: Any  # that is spread
 
     def __init__(
         self,
@@ -138,11 +142,12 @@ class ORFit(learners.ORFit):
     def _predicted(self, X: object, std: bool | str) -> Any:
         def stand_in() -> None:
             one = np.ndim(X) < 2 if self._input_shape is not None else np.ndim(X) < 1  # type: ignore[arg-type]
-            self._predict(self._missing(1 if one else rows_of(X)))
+            missing: Any = self._missing(1 if one else rows_of(X))
+            self._predict(missing)
 
         return self._together(super()._predicted, stand_in, X, std)
 
-    def _together(self, use: Callable[..., Any], stand_in: Callable[[], None], *given: Any) -> Any:
+    def _together(self, use: Callable[..., T], stand_in: Callable[[], None], *given: Any) -> T:
         processes = self.model.processes
         before = processes.exchanges
         try:

@@ -136,8 +136,8 @@ def _restored(
 
 def _assembled(path: Path, model: Linear | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The state as a learner in one process has it, but for what is another process' own."""
-    arrays: dict[str, Any]
-    arrays, header = checkpoint.read(path)
+    small, header = checkpoint.read(path)
+    arrays: dict[str, Any] = {**small}
     if header.get("kind") != KIND:  # of one process
         return _cut(arrays, header, model), header
     said = schema.record(FIELDS)("header", header)

@@ -192,7 +192,7 @@ COUNTED = {
 COUNTED_HERE = ("white", "1/i", "nearly")  # where messages are sent; alone, all of them
 
 
-def count(stream, settings, rows, block=1, shares=None):
+def messages(stream, settings, rows, block=1, shares=None):
     """How many messages steps took: the most, the mean, and bytes a row."""
     model = orfit.distributed.Linear(P, shares=shares)
     made = {n: value() if callable(value) else value for n, value in COUNTED[settings].items()}
@@ -326,7 +326,7 @@ def main(folder, kill):
         told = learned(name, learner, learner.model.here)
         arrays |= {f"{name}: w": learner.w, f"{name}: f": told[0], f"{name}: std": told[1]}
         found[name] = learner.seen
-    found["counts"] = {stream: count(stream, "m", 40, 1, shares) for stream in COUNTED_HERE}
+    found["counts"] = {stream: messages(stream, "m", 40, 1, shares) for stream in COUNTED_HERE}
     found["refusals"] = refusals(shares, rank)
     found["saved"] = saved(folder, shares, rank)
     for name, (seen, w) in resumed(folder, rank).items():

@@ -107,7 +107,7 @@ def test_messages_of_a_step(settings):
     """A process that is alone counts those that it would send."""
     for stream in shards.STREAMS:
         for block in (1, 6):
-            of_steps = shards.count(stream, settings, 60, block)
+            of_steps = shards.messages(stream, settings, 60, block)
             assert of_steps["most"] <= 2, (stream, block)
             if block == 1 and stream in {"white", "1/i"} and "m" in settings:
                 assert 1.0 <= of_steps["mean"] <= 1.1, stream

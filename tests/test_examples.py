@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import orfit
+import orfit.distributed
 
-MODULES = [orfit, orfit.memory, orfit.measures, orfit.datasets]
+MODULES = [orfit, orfit.distributed, orfit.memory, orfit.measures, orfit.datasets]
 if find_spec("sklearn"):
     import orfit.sklearn
 

@@ -112,4 +112,4 @@ def arranged(arrays: dict[str, Array], layout: Layout) -> None:
             known |= {s: n for s, n in zip(wanted, found, strict=False) if isinstance(s, str)}
             if found != tuple(known.get(side, side) for side in sides):
                 raise ValueError(f"{name} must have shape {wanted}; it has {found}")
-        door.check_finite(name, array)
+        door.check_finite(name, getattr(array, "local", array))  # of what is spread: what is here

@@ -5,7 +5,8 @@ k + n (directions kept, columns arriving). Few operations cross from tall to sma
 inner products, subtracting a combination, orthonormalising a block, moving along directions,
 folding some rows of a basis into the rest. They are here and nowhere else, sums, maxima and
 finiteness included, for NumPy arrays; another kind of array registers its own
-(`functools.singledispatch`), as `tall_torch` does for tensors. A step needs one of them, `read`.
+(`functools.singledispatch`), as `tall_torch` does for tensors, and `tall_shards` where several
+processes have a part of p each. A step needs one of them, `read`.
 
 Layout: the columns of a tall matrix are contiguous (Fortran order), because both products of
 a step run along columns; p×n in C order is 2 to 4 times slower. Tall arrays keep the learner's
@@ -105,11 +106,26 @@ def shared_of_another(A: Any) -> Array | None:
 
 
 @functools.singledispatch
-def inner(A: Any, B: Any) -> Array:
-    """Aᵀ B, small, for A (p×k) and B (p×n) or (p,).
+def here(A: Any) -> Any:
+    """What of A is in this process: all of it, but where p is spread over several."""
+    return A
 
-    On shards of p this, with `norms`, is what sums over them.
-    """
+
+@functools.singledispatch
+def travels(A: Any) -> bool:
+    """Whether a sum over p has to be sent around: then it had better wait for the next `read`."""
+    return False
+
+
+@functools.singledispatch
+def normal(like: Any, random: np.random.Generator, rows: int, over: float = 1.0) -> Any:
+    """Standard normal numbers over `over`, rows×p, for an array `like` that has p columns."""
+    return convert(like, random.standard_normal((rows, like.shape[1])) / over)
+
+
+@functools.singledispatch
+def inner(A: Any, B: Any) -> Array:
+    """Aᵀ B, small, for A (p×k) and B (p×n) or (p,)."""
     if B.ndim == 2 and B.shape[1] != 1:
         if not A.shape[1] or not B.shape[1]:
             return np.zeros((A.shape[1], B.shape[1]))
@@ -122,7 +138,7 @@ def inner(A: Any, B: Any) -> Array:
 
 @functools.singledispatch
 def gram(A: Any) -> Array:
-    """Aᵀ A, small. It, too, is summed over shards of p."""
+    """Aᵀ A, small."""
     if A.shape[1] == 1:
         return np.array([[float(DOT[A.dtype](A[:, 0], A[:, 0]))]])
     if not A.shape[1]:
@@ -206,35 +222,50 @@ def qr(G: Any) -> tuple[Any, Array]:
     return Q, R.astype(np.float64)
 
 
+@functools.singledispatch
+def factors(G: Any, beside: Any = None) -> tuple[Any, Array]:
+    """G = Q R with orthonormal Q, and no negative number on R's diagonal.
+
+    beside: the rows and parameters that Q will be held against next (`read`); where sums travel
+    they are made now.
+    """
+    if G.shape[1] == 1:
+        length = norms(G)[0]
+        return (G / length if length > 0 else G), np.full((1, 1), length)
+    Q, R = qr(G)
+    # Householder's columns point either way; makers, and a second projection, count on one.
+    backward = np.flatnonzero(np.diagonal(R) < 0)
+    if len(backward):
+        Q[:, backward] *= -1
+        R[backward] *= -1
+    return Q, R
+
+
 def orthonormalise(
-    G: Any, C: Array, norms_: Array, makers: small.Makers | None
+    G: Any, C: Array, norms_: Array, makers: small.Makers | None, beside: Any = None
 ) -> tuple[Any, Array, small.Makers | None]:
     """G = O T with orthonormal O (p×r), column after column as in alg:borfit_infmem.
 
     G is what was left of columns of the lengths `norms_` with coordinates C along the past. Where
     that is rounding it adds no direction: r ≤ n, and T (r×n) is a staircase, square and triangular
-    when r = n. `makers`: see `small.staircase`.
+    when r = n. `makers`: see `small.staircase`. `beside`: see `factors`.
     """
-    if G.shape[1] == 1:
-        length = norms(G)[0]
-        Q, R = (G / length if length > 0 else G), np.full((1, 1), length)
-    else:
-        Q, R = qr(G)
-        # Householder's columns point either way; makers, and a second projection, count on one.
-        backward = np.flatnonzero(np.diagonal(R) < 0)
-        if len(backward):
-            Q[:, backward] *= -1
-            R[backward] *= -1
+    Q, R = factors(G, beside)
     K, T, grown = small.staircase(R, C, norms_, makers, cutoff(G.dtype))
     return (Q if K is None else Q[:, :0] if not len(T) else combine(Q, K)), T, grown
 
 
-def read(rows: Any, base: Any, G: Any) -> tuple[Array, Array]:
+@functools.singledispatch
+def read(
+    rows: Any, base: Any, G: Any, known: tuple[Array, ...] = (), measure: bool = False
+) -> tuple[Array, Array, Array | None]:
     """Products of G (p×n) with rows (s×p) and parameters (q×p), n×(s + q), and with itself, n×n.
 
-    The one reduction over p of a step; on shards of p this is what is summed over them.
+    The one reduction over p of a step. known: what is small and has come of earlier ones, which is
+    the same wherever p is spread to. measure: whether the rows' Gram matrix is wanted, too, s×s.
     """
-    return np.vstack([inner(rows.T, G), inner(base.T, G)]).T, gram(G)
+    products = np.vstack([inner(rows.T, G), inner(base.T, G)]).T
+    return products, gram(G), gram(rows.T) if measure else None
 
 
 # Numbers of a block of rows that are worked on at a time, so that they stay in the cache.
@@ -252,7 +283,7 @@ class Fold:
     def __init__(
         self, rows: Any, stored: int, more: Any, stay: Array, gone: Array, Y: Array
     ) -> None:
-        self.rows, self.stored, self.more, self.stay = rows, stored, more, stay
+        self.rows, self.stored, self.more, self.stay = here(rows), stored, here(more), stay
         old = gone < stored
         self.gone, self.Y = gone[old], Y[:, old].T
         self.more_gone, self.more_Y = gone[~old] - stored, Y[:, ~old].T

@@ -41,6 +41,9 @@ ESTIMATOR = "an estimator of orfit.sklearn, not a learner by itself; orfit.sklea
 ELSEWHERE = {
     "ORFitRegressor": ESTIMATOR,
     "ORFitClassifier": ESTIMATOR,
+    "Shards": "a learner that was spread over processes; orfit.distributed.load reads it",
+    "Shard": "what one of several processes had of a learner; orfit.distributed.load reads the one "
+    "that all had",
     "Stream": "a stream that `orfit learn` has begun, not a learner by itself; `orfit predict`, "
     "`orfit inspect` and `orfit learn` read it",
 }
@@ -111,13 +114,17 @@ def restored(
     memory: Memory | None = None,
     rows: str | Auto | None = None,
     dynamics: Any = None,
+    kind: type[Learner] | None = None,
 ) -> Learner:
-    """The learner whose `state` this is; raises ValueError where it is none."""
+    """The learner whose `state` this is; raises ValueError where it is none.
+
+    kind: one like the kind of this name, to be made in its place.
+    """
     known = {name: header.pop(name) for name in HEADER if name in header}
     known = record(HEADER)("header", known)
     if known["kind"] not in KINDS:
         raise CheckpointError(f"it holds a learner of the kind {known['kind']:.200}, unknown here")
-    kind, settings = KINDS[known["kind"]], known["settings"]
+    kind, settings = kind or KINDS[known["kind"]], known["settings"]
     model = _model(known["model"], model)
     if "memory" in settings:
         memory = _memory(record(PART)("memory", settings["memory"]), memory)

@@ -36,7 +36,9 @@ class Weighted:
         beside, roots = self._beside(F), np.repeat(self.roots, G.shape[1] // len(self.roots))
         with np.errstate(over="ignore", invalid="ignore"):
             F, wanted, G = F * beside, wanted * beside, G * tall.convert(G, roots)
-        largest = max(*(float(np.abs(A).max()) for A in (F, wanted)), tall.largest(G))
+        # What is infinite of a gradient whose sums travel is refused when they do.
+        of_gradients = 0.0 if tall.travels(G) else tall.largest(G)
+        largest = max(*(float(np.abs(A).max()) for A in (F, wanted)), of_gradients)
         if largest == np.inf:  # and not where a label is missing, NaN
             raise ValueError(f"weight times x, or y, leaves the finite numbers of {G.dtype}")
         return F, wanted, G

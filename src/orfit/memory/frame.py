@@ -93,7 +93,11 @@ class Frame:
         """U ← [U O]. Rows for which there is no room wait for `make_room`."""
         r, s, new = len(parts.T), self.stored, parts.new
         dtype = tall.numpy_dtype(self.rows)
-        if gram.lacks(parts.lacking, gram.most_lost(dtype), float(np.finfo(dtype).eps)):
+        if parts.reading.measured is not None:
+            M = self.M.copy()
+            M[:s, :s] = parts.reading.measured
+            self.M, self.W = M, gram.cured(self.W, M)
+        elif gram.lacks(parts.lacking, gram.most_lost(dtype), float(np.finfo(dtype).eps)):
             self.W = gram.cured(self.W, self.M)
         if not r:
             self.makers = parts.makers
@@ -141,7 +145,7 @@ class Frame:
         fold, W, M, base = self.folding
         fold.finish()
         stored, folds = len(fold.stay), self.folds + 1
-        if gram.measure_now(folds, stored):
+        if gram.measure_now(folds, stored) and not tall.travels(self.rows):
             M = tall.gram(self.rows[:stored].T)
             W = gram.cured(W, M)
         large = len(self.M) > len(self.rows)  # a large block was waiting
@@ -150,6 +154,17 @@ class Frame:
         shift = np.zeros((len(base), stored))
         made = {"stored": stored, "folds": folds, "W": W, "M": whole, "base": base, "shift": shift}
         vars(self).update(made, folding=None, waiting=None, _w=None)  # all at once
+
+    @property
+    def unmeasured(self) -> bool:
+        """Whether M is to be measured by the next read: a fold did not, and nothing came since."""
+        s, folds = self.stored, self.folds
+        return (
+            folds > 0
+            and s == len(self.W)
+            and gram.measure_now(folds, s)
+            and tall.travels(self.rows)
+        )
 
     def _folded_base(self) -> Any:
         """What the base is when `shift` has been folded into it."""
@@ -320,22 +335,24 @@ class Reading:
     rows: Array  # n×s, with the rows of Q
     square: Array  # n×n, with each other
     along_w: Array  # n×q, of the gradients with w
+    measured: Array | None  # s×s, M, where it was to be measured
 
 
-def read(frame: Frame, G: Any) -> Reading:
-    """Read G, the rows and the parameters, once."""
-    rows, s = frame.rows[: frame.stored], frame.stored
-    products, square = tall.read(rows, frame.base, G)
+def read(frame: Frame, G: Any, beside: tuple[Any, Any], measure: bool = False) -> Reading:
+    """Read G, the rows and the parameters, once. beside: these two."""
+    s, known = frame.stored, (frame.W, frame.shift)
+    products, square, M = tall.read(*beside, G, known, measure)
     norms = lengths = np.sqrt(np.diagonal(square))
     least, most = tall.SAFE[tall.numpy_dtype(G)]
     if not (norms.min(initial=1.0) > least and norms.max(initial=1.0) < most):
         norms, lengths = tall.lengths(G), np.ones(len(norms))
-        G = G / tall.convert(G, np.where(norms > 0, norms, 1.0))
-        products, square = tall.read(rows, frame.base, G)
+        if norms.any():
+            G = G / tall.convert(G, np.where(norms > 0, norms, 1.0))
+            products, square, _ = tall.read(*beside, G, known)
     with np.errstate(over="ignore", invalid="ignore"):  # such a prediction is refused later
         along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * (norms / lengths)[:, None]
     square = square / np.outer(lengths, lengths)
-    return Reading(G, lengths, norms, products[:, :s] / lengths[:, None], square, along_w)
+    return Reading(G, lengths, norms, products[:, :s] / lengths[:, None], square, along_w, M)
 
 
 @dataclass(frozen=True)
@@ -391,7 +408,8 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     column that it began with had nothing new but rounding, and begins none: later columns may have
     a true part there, which then is their own.
     """
-    first = read(frame, G)
+    beside = frame.rows[: frame.stored], frame.base
+    first = read(frame, G, beside, frame.unmeasured)
     C, A, left, rounding, lacking = gram.project(frame.W, frame.M, first.rows, first.square)
     T, inverse, lost = small.cholesky(left, rounding)
     C, dtype = (C * first.norms[:, None]).T, tall.numpy_dtype(G)
@@ -403,9 +421,9 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
         N, T = tall.combine(rest, inverse / first.lengths[:, None]), T * first.lengths
     else:
-        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers)
+        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers, beside)
     while True:
-        again = read(frame, N)
+        again = read(frame, N, beside)
         D, A, left, rounding, _ = gram.project(frame.W, frame.M, again.rows, again.square)
         taken_away = np.flatnonzero(np.diag(left) <= 0.25)  # in squares, of unit vectors
         if not len(taken_away):
@@ -413,7 +431,7 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
         step = taken_away[0]
         column = small.pivots(T)[step]
         doubtful[column] = 1.01 * abs(T[step, column]) / tall.cutoff(dtype)
-        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers)
+        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers, beside)
     T = T * (first.norms / first.lengths)
     C = C + small.product((D * again.norms[:, None]).T, T)
     F, inverse, _ = small.cholesky(left, rounding)

@@ -73,10 +73,8 @@ class Sketch(Basis):
         self._sketch, self._core = self._zeros(width), self._zeros(core)
         random = np.random.Generator(np.random.PCG64([self.seed, 1]))
         kept = 0 if self.way == "fresh" else width
-        self._test = tall.convert(self.frame.rows, random.standard_normal((kept, size)))
-        self._left = tall.convert(
-            self.frame.rows, random.standard_normal((len(self._core), size)) / np.sqrt(size)
-        )
+        self._test = tall.normal(self.frame.rows, random, kept)
+        self._left = tall.normal(self.frame.rows, random, len(self._core), np.sqrt(size))
 
     @property
     def _widths(self) -> tuple[int, int]:

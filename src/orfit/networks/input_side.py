@@ -67,7 +67,7 @@ class InputSide:
                 return (damped.x[:, 0] @ x.T) * (delta @ delta.T), damped.weighted
             return damped.matrices.flatten(1) @ g.matrices.flatten(1).T, damped.weighted
         root = torch.linalg.cholesky(self.P)
-        return gram(g.matrices @ root), lambda z: g.weighted(z) @ self.P
+        return gram(g.matrices @ root), lambda z: g.summed(z) @ self.P
 
 
 def _damped(A: Tensor, R: float) -> Tensor:

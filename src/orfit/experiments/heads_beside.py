@@ -100,7 +100,8 @@ class Means:
     def predict(self, X: Array) -> Array:
         known = np.flatnonzero(self.counts)
         means = self.means[known]
-        return known[(X @ means.T - np.square(means).sum(axis=1) / 2).argmax(axis=1)]
+        best = (X @ means.T - np.square(means).sum(axis=1) / 2).argmax(axis=1)
+        return np.asarray(known[best])
 
     @property
     def megabytes(self) -> float:
@@ -128,7 +129,7 @@ class StreamingLda(Means):
         covariance = (1 - self.SHRINKAGE) * self.scatter / self.counts.sum()
         covariance[np.diag_indices_from(covariance)] += self.SHRINKAGE
         w = np.linalg.solve(covariance, means.T)
-        return known[(X @ w - (means * w.T).sum(axis=1) / 2).argmax(axis=1)]
+        return np.asarray(known[(X @ w - (means * w.T).sum(axis=1) / 2).argmax(axis=1)])
 
     @property
     def megabytes(self) -> float:
@@ -185,7 +186,7 @@ class OnHeads:
     def megabytes(self) -> float:
         assert self.heads.learner is not None
         arrays, _ = self.heads.learner.state()
-        return sum(array.nbytes for array in arrays.values()) / 1e6
+        return float(sum(array.nbytes for array in arrays.values()) / 1e6)
 
 
 NAMES = {

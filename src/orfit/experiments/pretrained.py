@@ -34,15 +34,14 @@ QUICK = {"images": 1500, "bundled": True, "m": 60, "few": 20, "expand": 300, "ru
 
 def images_by_lite0(settings: Settings) -> Data:
     """CIFAR-10 as the network's features, which take a quarter of an hour the first time."""
-    data, network = cifar10(), lite0()
+    data, network, n = cifar10(), lite0(), settings.images
 
     def made(part: str, images: Any) -> Any:
-        name = f"lite0-cifar10-{part}-{settings.side}"
+        name = f"lite0-cifar10-{part}-{len(images)}-{settings.side}"
         return kept(name, lambda: features_of(network, images, settings.side))
 
-    X, X_test = made("train", data.train_images), made("test", data.test_images)
-    n = settings.images
-    return Data(X[:n], data.train_labels[:n].astype(int), X_test, data.test_labels.astype(int))
+    X, X_test = made("train", data.train_images[:n]), made("test", data.test_images)
+    return Data(X, data.train_labels[:n].astype(int), X_test, data.test_labels.astype(int))
 
 
 def digits_by_a_network(settings: Settings) -> Data:
@@ -61,9 +60,12 @@ def digits_by_a_network(settings: Settings) -> Data:
     early = data.y < len(head.bias)
     X, y = torch.from_numpy(data.X[early]), torch.from_numpy(data.y[early])
     for _ in range(2):
-        for rows in torch.randperm(len(X)).split(20):
+        order = torch.randperm(len(X))
+        for start in range(0, len(X), 20):
+            rows = order[start : start + 20]
             optimiser.zero_grad()
-            nn.functional.cross_entropy(head(body(X[rows])), y[rows]).backward()
+            loss: Any = nn.functional.cross_entropy(head(body(X[rows])), y[rows])
+            loss.backward()
             optimiser.step()
     with torch.no_grad():
         made = [body(torch.from_numpy(images)).numpy() for images in (data.X, data.X_test)]

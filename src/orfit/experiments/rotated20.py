@@ -42,7 +42,7 @@ ENTRIES = {
 }
 # Dark Experience Replay++ (Buzzega et al., 2020): 20 tasks of 60,000 images, one epoch, a network
 # of this size, and 200 images that are kept and learned again. Quoted, not measured here.
-REPLAY = ("DER++ with 200 images kept, as published", 90.4)
+REPLAY = ("DER++, 200 images kept (published)", 90.4)
 
 
 class Rotated(Shown):
@@ -54,7 +54,8 @@ class Rotated(Shown):
         self.maps = [turning(angle) for angle in angles]
 
     def turn(self, images: Array, task: int) -> Array:
-        return np.rint((self.maps[task] @ images.T.astype(np.float32)).T).astype(np.uint8)
+        turned = (self.maps[task] @ images.T.astype(np.float32)).T
+        return np.asarray(np.rint(turned), np.uint8)
 
 
 def turning(angle: float) -> Any:

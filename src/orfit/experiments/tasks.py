@@ -100,7 +100,7 @@ class EachLayer:
 
     @property
     def numbers(self) -> int:
-        return self.learner.numbers
+        return int(self.learner.numbers)
 
     def learn(self, X: Any, classes: Any) -> None:
         self.learner.learn(X, classes)

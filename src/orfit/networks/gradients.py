@@ -146,7 +146,8 @@ def length(way: "Tensor | Product") -> Tensor:
     """How long a step is."""
     if isinstance(way, Product):
         return way.squared.sqrt()
-    return torch.linalg.vector_norm(way).double()
+    plain: Tensor = torch.linalg.vector_norm(way)
+    return plain.double()
 
 
 def gram(rows: Tensor) -> Tensor:

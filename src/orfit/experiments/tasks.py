@@ -55,6 +55,7 @@ class Shown:
         self.images, self.labels = images, labels
         self.test_images = data.test_images.reshape(-1, 784)
         self.test_labels = data.test_labels.astype(int)
+        self.shown: list[Array] = []  # test images as each task shows them
         if settings.held_out:
             order = np.random.default_rng(settings.seed).permutation(len(images))
             apart, rest = np.split(order, [settings.held_out])
@@ -67,10 +68,7 @@ class Shown:
 
     def show(self, images: Array, task: int) -> Any:
         """What a network is given: pixels, standardised."""
-        import torch
-
-        pixels = torch.from_numpy(np.ascontiguousarray(self.turn(images, task)))
-        return pixels.float().div_(255).sub_(0.1307).div_(0.3081)
+        return _standardised(self.turn(images, task))
 
     def blocks(self, tasks: Array, rows: Array, size: int) -> Iterator[tuple[Any, Any]]:
         """Training images and their classes, so many at once, each as its task shows it."""
@@ -85,8 +83,17 @@ class Shown:
 
     def accuracy(self, learner: Any, tasks: int) -> list[float]:
         """On the test images of every task."""
-        shown = (self.show(self.test_images, task) for task in range(tasks))
-        return [float((learner.guess(X).numpy() == self.test_labels).mean()) for X in shown]
+        if not self.shown:
+            self.shown = [self.turn(self.test_images, task) for task in range(tasks)]
+        guesses = [learner.guess(_standardised(images)).numpy() for images in self.shown]
+        return [float((guess == self.test_labels).mean()) for guess in guesses]
+
+
+def _standardised(images: Array) -> Any:
+    import torch
+
+    pixels = torch.from_numpy(np.ascontiguousarray(images))
+    return pixels.float().div_(255).sub_(0.1307).div_(0.3081)
 
 
 class EachLayer:

@@ -8,6 +8,7 @@ import torch
 
 from orfit.door import Array
 from orfit.networks.gradients import Product, length, squared
+from orfit.networks.layout import aligned
 from orfit.networks.two_sided import Changes
 from orfit.networks.units import Plan
 
@@ -135,5 +136,4 @@ class LayerMemory:
         self._since = 0
         for unit in self.plan.units:
             found = unit.memory.look(self.noise)
-            # Contiguous by rows, as they are when they have been saved and restored: bit-equally.
-            vars(unit.memory).update({name: t.contiguous() for name, t in found.items()})
+            vars(unit.memory).update({name: aligned(t) for name, t in found.items()})

@@ -17,12 +17,13 @@ from typing import Any
 import torch
 
 from orfit.networks.gradients import Matrices, Outer, Product, gram
+from orfit.networks.layout import aligned
 
 Tensor = torch.Tensor
 Moved = Callable[[Tensor], Tensor | Product]
 Changes = list[tuple[Tensor, Callable[[Tensor], Any]]]  # a tensor, and one operation on it
 
-CUT = 1e-2  # of R: along a pair of axes on which less was seen, P is taken to be 1
+CUT = 0.05  # of R: along a pair of axes on which less was seen, P is taken to be 1
 TERMS = 24  # of D, at most
 
 
@@ -33,7 +34,7 @@ class TwoSided:
 
     def __init__(self, outputs: int, inputs: int, like: Tensor, cut: float = CUT) -> None:
         self.cut = cut
-        self.A, self.S = like.new_zeros(inputs, inputs), like.new_zeros(outputs, outputs)
+        self.A, self.S = (aligned(like.new_zeros(n, n)) for n in (inputs, outputs))
         self.U, self.V = like.new_zeros(inputs, 0), like.new_zeros(outputs, 0)
         self.a, self.s = like.new_zeros(0), like.new_zeros(0)  # the latter over N R
         self.left, self.right = like.new_zeros(0, 0), like.new_zeros(0, 0)  # terms of D

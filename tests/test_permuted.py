@@ -81,8 +81,7 @@ def test_an_image_turned_by_a_matrix_is_an_image_turned():
 
 
 def test_a_second_angle_leaves_more_of_the_first_than_sgd_does():
-    changes = {"tasks": 3, "rows": 300, "bundled": True, "every": 200, "runs": 1}
-    settings = cnn.Settings(channels=8, **changes)
+    settings = cnn.Settings(**cnn.QUICK)
     entries = {name: cnn.ENTRIES[name] for name in ("sgd", "layers")}
     made = tasks.run_all(entries, settings, rotated20.Rotated, cnn.learner, lambda: None)
     known = {name: made.facts[name][0, -1].mean() for name in entries}

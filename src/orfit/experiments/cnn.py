@@ -25,13 +25,15 @@ TITLE = "A CNN with batch norm on rotated digits, task after task, in one pass"
 class Settings(Tasks):
     tasks: int = 5
     rows: int = 2000
-    block: int = 20
+    block: int = 10
     channels: int = 16  # of the first layer; the next two have twice as many
     settling: int = 500  # images from which batch norm's statistics are taken
-    lr: float = 0.03  # of SGD
+    lr: float = 0.01  # of SGD
 
 
-QUICK = {"tasks": 3, "rows": 300, "bundled": True, "channels": 8, "every": 200, "runs": 1}
+QUICK = {
+    "tasks": 3, "rows": 300, "bundled": True, "channels": 8, "every": 200, "lr": 0.03, "runs": 1,
+}  # fmt: skip
 
 ENTRIES = {
     "sgd": Entry("SGD, statistics that follow", "tab:brown"),

@@ -32,7 +32,10 @@ class Settings(Tasks):
     joint_lr: float = 0.05  # of SGD on all tasks mixed, falling to 0
 
 
-QUICK = {"tasks": 4, "rows": 500, "bundled": True, "width": 30, "every": 200, "runs": 1}
+QUICK = {
+    "tasks": 4, "rows": 500, "bundled": True, "width": 30, "every": 200, "lr": 0.1,
+    "joint_lr": 0.2, "runs": 1,
+}  # fmt: skip
 
 ENTRIES = {
     "sgd": Entry("SGD", "tab:brown"),

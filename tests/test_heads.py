@@ -55,6 +55,32 @@ def test_accuracy_is_counted_before_a_datapoint_is_learned(rng):
     assert np.isnan(orfit.Heads().accuracy)
 
 
+def calibration_error(likely, right, bins=10):
+    """|confidence − accuracy|, in bins of confidence (Naeini, Cooper and Hauskrecht, 2015)."""
+    bin_of = np.minimum((likely * bins).astype(int), bins - 1)
+    gaps = [abs((likely - right)[bin_of == i].sum()) for i in range(bins)]
+    return sum(gaps) / len(likely)
+
+
+@pytest.mark.parametrize(("by_class", "most"), [(False, 0.05), (True, 0.1)])
+@pytest.mark.parametrize(("memory", "expand"), [(50, None), (150, 500)])
+def test_heads_are_as_sure_as_they_are_right(by_class, most, memory, expand):
+    digits = pytest.importorskip("sklearn.datasets").load_digits()
+    order = np.random.default_rng(0).permutation(len(digits.target))
+    X, y = digits.data[order], digits.target[order]
+    first = np.argsort(y[:1200], kind="stable") if by_class else np.arange(1200)
+    heads = orfit.Heads(memory=memory, expand=expand)
+    for rows in np.array_split(first, 15):
+        heads.learn(X[rows], y[rows])
+    likely = heads.predict_proba(X[1200:])
+    right = heads.predict(X[1200:]) == y[1200:]
+    assert (np.array(heads.classes)[likely.argmax(axis=1)] == heads.predict(X[1200:])).all()
+    assert calibration_error(likely.max(axis=1), right) < most
+    scores = np.maximum(heads.scores(X[1200:]), 0)
+    shares = scores / scores.sum(axis=1, keepdims=True)
+    assert calibration_error(shares.max(axis=1), right) > 0.3, "as scores are, they are not"
+
+
 def test_the_noise_follows_the_size_of_the_features(rng):
     X, y = classes_of_points(rng, 200)
     small, large = orfit.Heads(), orfit.Heads()
@@ -105,6 +131,7 @@ def test_saved_heads_go_on(expand, rng, tmp_path):
         each.learn(X[30:], names[30:])  # a new class, too
     assert (again.scores(X) == heads.scores(X)).all()
     assert again.classes == heads.classes
+    assert (again.predict_proba(X) == heads.predict_proba(X)).all()
     assert (again.accuracy, again.seen, again.noise) == (heads.accuracy, 60, heads.noise)
 
 

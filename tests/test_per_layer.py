@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch.nn import functional
 
-from orfit.networks.gradients import Dense, Outer
+from orfit.networks.gradients import Dense, Outer, Product, length
 from orfit.networks.two_sided import TwoSided
 
 
@@ -192,6 +192,11 @@ def random_gradients(rng, n, T, outputs, inputs):
     return made if T else Dense(normal(n, outputs, inputs))
 
 
+def written(way):
+    """A step written out."""
+    return (way.matrix if isinstance(way, Product) else way).flatten()
+
+
 @pytest.mark.parametrize("T", [1, 2, 0])
 @pytest.mark.parametrize(("outputs", "inputs"), [(4, 6), (40, 30), (30, 50)])
 def test_two_sides_are_a_kronecker_product(T, outputs, inputs, rng):
@@ -211,7 +216,9 @@ def test_two_sides_are_a_kronecker_product(T, outputs, inputs, rng):
     size = float((rows @ rows.T).abs().max())
     assert (K - rows @ P @ rows.T).abs().max() < 1e-7 * size
     z = torch.tensor(rng.standard_normal(n))
-    assert (moved(z).flatten() - P @ (rows.T @ z)).abs().max() < 1e-6 * size**0.5
+    way = P @ (rows.T @ z)
+    assert (written(moved(z)) - way).abs().max() < 1e-6 * size**0.5
+    assert float(length(moved(z))) == pytest.approx(float(way.norm()), rel=1e-6)
 
 
 @pytest.mark.parametrize("T", [1, 2, 0])
@@ -231,7 +238,9 @@ def test_inputs_alone_are_recursive_least_squares(T, rng):
     K, moved = memory.against(G, R)
     rows, z = G.matrices.flatten(1), torch.tensor(rng.standard_normal(5))
     assert (K - rows @ P @ rows.T).abs().max() < 1e-10
-    assert (moved(z).flatten() - P @ (rows.T @ z)).abs().max() < 1e-10
+    way = P @ (rows.T @ z)
+    assert (written(moved(z)) - way).abs().max() < 1e-10
+    assert float(length(moved(z))) == pytest.approx(float(way.norm()), rel=1e-10)
     recursive = memory.P
     vars(memory).update(memory.look(R))
     assert (memory.P - recursive).abs().max() < 1e-12

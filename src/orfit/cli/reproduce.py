@@ -8,8 +8,9 @@ import typer
 
 # What the paper shows first, then what goes beyond it; and the demo's comparison.
 PAPER = ("limited", "full", "memory", "rls")
-NETWORKS = ("deep", "classes", "permuted")  # these need torch
-NAMES = (*PAPER, "tail", "duffing", "digits", *NETWORKS)
+# These need torch.
+NETWORKS = ("deep", "classes", "permuted", "rotated20", "cnn", "pretrained")
+NAMES = (*PAPER, "tail", "duffing", "digits", "split", *NETWORKS)
 
 
 def reproduce(

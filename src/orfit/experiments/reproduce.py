@@ -8,6 +8,7 @@ from typing import Any
 
 from orfit.experiments import (
     classes,
+    cnn,
     deep,
     digits,
     duffing,
@@ -15,8 +16,11 @@ from orfit.experiments import (
     limited,
     memory,
     permuted,
+    pretrained,
     report,
     rls,
+    rotated20,
+    split,
     tail,
 )
 
@@ -31,6 +35,10 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "deep": deep,
     "classes": classes,
     "permuted": permuted,
+    "rotated20": rotated20,
+    "cnn": cnn,
+    "split": split,
+    "pretrained": pretrained,
 }
 # The least and the most that a number may be; other whole numbers count something, from 1 on.
 LIMITS = {

@@ -14,6 +14,24 @@ Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)
+class Product:
+    """A step of a matrix that is not written out: leftᵀ right, of few rows each."""
+
+    left: Tensor  # r×outputs
+    right: Tensor  # r×inputs
+    squared: Tensor  # |leftᵀ right|²
+
+    @classmethod
+    def of(cls, left: Tensor, right: Tensor) -> "Product":
+        products = (left @ left.T).double() * (right @ right.T).double()
+        return cls(left, right, products.sum().clamp(min=0))
+
+    @property
+    def matrix(self) -> Tensor:
+        return self.left.T @ self.right
+
+
+@dataclass(frozen=True)
 class Outer:
     """g_i = Σ_t δ_it x_itᵀ."""
 
@@ -30,9 +48,15 @@ class Outer:
         """All of them, n×outputs×inputs."""
         return self.delta.mT @ self.x
 
-    def weighted(self, z: Tensor) -> Tensor:
+    def weighted(self, z: Tensor) -> "Tensor | Product":
         """Σ z_i g_i."""
-        return torch.mm((z[:, None, None] * self.delta).flatten(0, 1).T, self.x.flatten(0, 1))
+        if self.single:
+            return Product.of(z[:, None] * self.delta[:, 0], self.x[:, 0])
+        return self.summed(z)
+
+    def summed(self, z: Tensor) -> Tensor:
+        """Σ z_i g_i, written out."""
+        return (z[:, None, None] * self.delta).flatten(0, 1).T @ self.x.flatten(0, 1)
 
     @property
     def shortest(self) -> "Outer | Dense":
@@ -57,9 +81,11 @@ class Dense:
 
     single = False
 
-    def weighted(self, z: Tensor) -> Tensor:
+    def summed(self, z: Tensor) -> Tensor:
         made: Tensor = torch.tensordot(z, self.matrices, 1)
         return made
+
+    weighted = summed
 
     @property
     def shortest(self) -> "Dense":
@@ -114,6 +140,14 @@ def together(parts: list[Matrices]) -> Matrices:
         x, delta = (torch.cat([getattr(p, name) for p in outer], 1) for name in ("x", "delta"))
         return Outer(x, delta).shortest
     return Dense(torch.stack([part.matrices for part in parts]).sum(0))
+
+
+def length(way: "Tensor | Product") -> Tensor:
+    """How long a step is."""
+    if isinstance(way, Product):
+        return way.squared.sqrt()
+    plain: Tensor = torch.linalg.vector_norm(way)
+    return plain.double()
 
 
 def gram(rows: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from orfit.learners.orfit import as_memory
 from orfit.memory import Memory
 from orfit.models import Linear
 from orfit.networks.features import Expansion, features_of
+from orfit.networks.temperature import STEEP, Temperature
 
 # R in units of E|φ|²: from 0.3 to 10 was as good on features of CIFAR-10, and 0 much worse.
 NOISE = 1.0
@@ -75,6 +76,7 @@ class Heads:
         self._ndim: int | None = None  # of a batch, where it is an array
         self._measured = (0, 0.0)  # datapoints, and the sum of their |φ|²
         self._judged = (0, 0)  # datapoints, and how many were predicted right before they came
+        self._temperature = Temperature()
 
     def learn(self, X: Any, y: Any) -> Updates:
         """Learn datapoints one after another: X a batch, y their classes, whole numbers or strings.
@@ -102,6 +104,7 @@ class Heads:
         known = len(self.classes) - len(fresh)
         right = _right(updates.prediction, heads, known)
         self._judged = self._judged[0] + len(heads), self._judged[1] + right
+        self._temperature.see(updates.prediction[:, : len(self.classes)], heads)
         return updates
 
     def scores(self, X: Any) -> Array:
@@ -116,15 +119,13 @@ class Heads:
         return self.classes[best] if best.ndim == 0 else np.array(self.classes)[best]
 
     def predict_proba(self, X: Any) -> Array:
-        """Shares for each class, in the order of `classes`: scores below 0 count as none.
+        """How likely each class is, in the order of `classes`: softmax(t·scores).
 
-        Squared errors of one-hot labels are least where a score is the probability of its class; so
-        these are probabilities as far as a linear function of the features can say.
+        t is the temperature under which datapoints were likeliest, each as it was predicted just
+        before it was learned; the first 20 of a class do not count. Where classes come one after
+        another, what is said is on the cautious side.
         """
-        scores = self.scores(X).astype(float)
-        best = scores == scores.max(axis=-1, keepdims=True)
-        shares = np.where((scores > 0).any(axis=-1, keepdims=True), np.maximum(scores, 0), best)
-        return np.asarray(shares / shares.sum(axis=-1, keepdims=True))
+        return self._temperature.probabilities(self.scores(X))
 
     @property
     def seen(self) -> int:
@@ -161,6 +162,8 @@ class Heads:
             "ndim": self._ndim,
             "measured": list(self._measured),
             "judged": list(self._judged),
+            "lost": self._temperature.lost.tolist(),
+            "counts": self._temperature.counts.tolist(),
             "layer": self._layer,
             "seed": self._seed,
         }
@@ -260,6 +263,8 @@ FIELDS: schema.Fields = {
     "ndim": schema.optional(schema.counter),
     "measured": schema.listed(door.nonnegative, 2, 2),
     "judged": schema.listed(schema.counter, 2, 2),
+    "lost": schema.listed(door.nonnegative, len(STEEP), len(STEEP)),
+    "counts": schema.listed(schema.counter),
     "layer": schema.optional(schema.text),
     "seed": schema.counter,
 }
@@ -289,4 +294,7 @@ def load(arrays: dict[str, Array], header: dict[str, Any], backbone: Any, **_: A
     made._inputs, made._ndim = inputs, known["ndim"]
     made._measured = int(known["measured"][0]), known["measured"][1]
     made._judged = known["judged"][0], known["judged"][1]
+    if len(known["counts"]) > len(labels):
+        raise ValueError("the counts are not those of the classes")
+    made._temperature = Temperature(known["lost"], known["counts"])
     return made

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from orfit.networks.gradients import Matrices, Outer, gram
+from orfit.networks.layout import aligned
 from orfit.networks.two_sided import Changes, Moved
 
 Tensor = torch.Tensor
@@ -21,8 +22,8 @@ class InputSide:
 
     def __init__(self, outputs: int, inputs: int, like: Tensor) -> None:
         self.outputs = outputs
-        self.A = like.new_zeros(inputs, inputs)
-        self.P = torch.eye(inputs, dtype=like.dtype, device=like.device)
+        self.A = aligned(like.new_zeros(inputs, inputs))
+        self.P = aligned(torch.eye(inputs, dtype=like.dtype, device=like.device))
         self._last: tuple[Outer, int, Tensor] | None = None
 
     def sides(self, tag: str) -> dict[str, tuple[Any, ...]]:
@@ -67,7 +68,7 @@ class InputSide:
                 return (damped.x[:, 0] @ x.T) * (delta @ delta.T), damped.weighted
             return damped.matrices.flatten(1) @ g.matrices.flatten(1).T, damped.weighted
         root = torch.linalg.cholesky(self.P)
-        return gram(g.matrices @ root), lambda z: g.weighted(z) @ self.P
+        return gram(g.matrices @ root), lambda z: g.summed(z) @ self.P
 
 
 def _damped(A: Tensor, R: float) -> Tensor:

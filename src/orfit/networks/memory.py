@@ -7,11 +7,13 @@ import numpy as np
 import torch
 
 from orfit.door import Array
-from orfit.networks.gradients import squared
+from orfit.networks.gradients import Product, length, squared
+from orfit.networks.layout import aligned
 from orfit.networks.two_sided import Changes
 from orfit.networks.units import Plan
 
 Tensor = torch.Tensor
+Way = Tensor | Product | None  # what a step does to a unit
 FIRST = 50  # datapoints, after which axes are first looked for; then after twice as many
 
 
@@ -34,13 +36,13 @@ class LayersSplit:
     def novelty(self) -> float:
         return float(np.linalg.norm(self.roots)) / self.total if self.total > 0 else 0.0
 
-    def move(self, z: Array) -> tuple[list[Tensor | None], float]:
-        """P G B⁺ z, and its length."""
+    def move(self, z: Array) -> tuple[list[Way], float]:
+        """P G B⁺ z, and its length: where it was small beside G z, to half of the digits."""
         some = self.roots > 0
         weights = self.vectors[:, some] @ (z[some, 0] / self.roots[some])
         on_device = torch.as_tensor(weights).to(self.like)
         moves = [None if move is None else move(on_device) for move in self.moved]
-        lengths = [torch.linalg.vector_norm(m) for m in moves if m is not None]
+        lengths = [length(m) for m in moves if m is not None]
         return moves, float(torch.stack(lengths).norm())
 
 
@@ -96,7 +98,7 @@ class LayerMemory:
         total = float(torch.stack(squares).sum().sqrt())
         return LayersSplit(gradients, moved, roots, vectors, total, like)
 
-    def fold(self, past: LayersSplit, move: list[Tensor | None] | None = None) -> None:
+    def fold(self, past: LayersSplit, move: list[Way] | None = None) -> None:
         """Take gradients in, and let the network move: when this has happened, in `settle`."""
         changes: Changes = []
         for unit, g in zip(self.plan.units, past.gradients, strict=True):
@@ -104,7 +106,7 @@ class LayerMemory:
                 changes += unit.memory.changes(g, self.noise)
         for unit, M in zip(self.plan.units, move or [], strict=move is not None):
             if M is not None:
-                changes += [(p.detach(), _adding(way)) for p, way in unit.displaced(M)]
+                changes += [(p.detach(), change) for p, change in unit.displaced(M)]
         self.pending = [(held, held._version, change) for held, change in changes]
 
     def settle(self) -> None:
@@ -134,9 +136,4 @@ class LayerMemory:
         self._since = 0
         for unit in self.plan.units:
             found = unit.memory.look(self.noise)
-            # Contiguous by rows, as they are when they have been saved and restored: bit-equally.
-            vars(unit.memory).update({name: t.contiguous() for name, t in found.items()})
-
-
-def _adding(way: Tensor) -> Any:
-    return lambda held: held.add_(way)
+            vars(unit.memory).update({name: aligned(t) for name, t in found.items()})

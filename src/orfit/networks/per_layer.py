@@ -18,6 +18,7 @@ from orfit.learners.step import step
 from orfit.learners.update import Update
 from orfit.models.torch_model import Parameters, chosen, evaluating, fingerprint, stiffness
 from orfit.networks import batch
+from orfit.networks.layout import aligned
 from orfit.networks.losses import Fitted, Squares, flat, loss_of
 from orfit.networks.memory import LayerMemory
 from orfit.networks.units import plan_of
@@ -320,7 +321,7 @@ class PerLayer(Atomic):
         for unit in self.memory.plan.units:
             for name in unit.memory.held:
                 given = torch.tensor(arrays[f"{unit.names[0]}.{name}"])
-                vars(unit.memory)[name] = given.to(getattr(unit.memory, name))
+                vars(unit.memory)[name] = aligned(given.to(getattr(unit.memory, name)))
         start = "guesses."
         mine = {n.removeprefix(start): a for n, a in arrays.items() if n.startswith(start)}
         self.guesses.restore(mine, values["guesses"])

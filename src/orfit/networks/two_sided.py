@@ -16,13 +16,14 @@ from typing import Any
 
 import torch
 
-from orfit.networks.gradients import Matrices, Outer, gram
+from orfit.networks.gradients import Matrices, Outer, Product, gram
+from orfit.networks.layout import aligned
 
 Tensor = torch.Tensor
-Moved = Callable[[Tensor], Tensor]
+Moved = Callable[[Tensor], Tensor | Product]
 Changes = list[tuple[Tensor, Callable[[Tensor], Any]]]  # a tensor, and one operation on it
 
-CUT = 1e-2  # of R: along a pair of axes on which less was seen, P is taken to be 1
+CUT = 0.05  # of R: along a pair of axes on which less was seen, P is taken to be 1
 TERMS = 24  # of D, at most
 
 
@@ -33,10 +34,11 @@ class TwoSided:
 
     def __init__(self, outputs: int, inputs: int, like: Tensor, cut: float = CUT) -> None:
         self.cut = cut
-        self.A, self.S = like.new_zeros(inputs, inputs), like.new_zeros(outputs, outputs)
+        self.A, self.S = (aligned(like.new_zeros(n, n)) for n in (inputs, outputs))
         self.U, self.V = like.new_zeros(inputs, 0), like.new_zeros(outputs, 0)
         self.a, self.s = like.new_zeros(0), like.new_zeros(0)  # the latter over N R
         self.left, self.right = like.new_zeros(0, 0), like.new_zeros(0, 0)  # terms of D
+        self._found: tuple[Tensor, Tensor] | None = None  # the a of which D is, and D
 
     def sides(self, tag: str) -> dict[str, tuple[Any, ...]]:
         """Of what is held; those that are found from the data have names."""
@@ -52,9 +54,11 @@ class TwoSided:
 
     @property
     def D(self) -> Tensor:
-        """I − P, along each pair of axes."""
-        seen = torch.outer(self.s, self.a)
-        return seen / (1 + seen)
+        """I − P, along each pair of axes; it stands still between looks."""
+        if self._found is None or self._found[0] is not self.a:
+            seen = torch.outer(self.s, self.a)
+            self._found = self.a, seen.div_(1 + seen)
+        return self._found[1]
 
     def changes(self, g: Matrices, R: float) -> Changes:
         """What is to be done in place when these have been seen."""
@@ -82,7 +86,7 @@ class TwoSided:
             return self._single(g.x[:, 0], g.delta[:, 0])
         along = self._along(g)
         K = gram(g.matrices) - gram(along * self.D.sqrt())
-        return K, lambda z: self._less(g.weighted(z), self.D * torch.tensordot(z, along, 1))
+        return K, lambda z: self._less(g.summed(z), self.D * torch.tensordot(z, along, 1))
 
     def _along(self, g: Matrices) -> Tensor:
         """The gradients in the axes."""
@@ -97,15 +101,20 @@ class TwoSided:
         for u, v in zip(left, right, strict=True):
             K = K - ((da * u) @ da.T) * ((xa * v) @ xa.T)
 
-        def moved(z: Tensor) -> Tensor:
-            M = (z[:, None] * delta).T @ x
-            by_terms = len(z) * len(left) * (self.V.numel() + self.U.numel() + M.numel())
-            by_axes = len(self.a) * (self.V.numel() + M.numel())
-            if by_axes <= by_terms:
-                return self._less(M, self.D * ((z[:, None] * da).T @ xa))
-            back = (left[:, None] * (z[:, None] * da)).flatten(0, 1) @ self.V.T
-            inputs = (right[:, None] * xa).flatten(0, 1) @ self.U.T
-            return M.addmm_(back.T, inputs, alpha=-1)
+        def moved(z: Tensor) -> Product:
+            back, along = z[:, None] * delta, z[:, None] * da
+            T = along.T @ xa  # what P leaves out of M is V C Uᵀ, C = D T
+            C, plain = self.D * T, Product.of(back, x)
+            squared = plain.squared - (C * (2 * T - C)).sum(dtype=torch.float64)
+            if len(left) * len(z) < min(C.shape):  # a row for each term and datapoint
+                outer = (left[:, None] * -along).flatten(0, 1) @ self.V.T
+                inner = (right[:, None] * xa).flatten(0, 1) @ self.U.T
+            elif len(self.a) <= len(self.s):  # or one for each axis of a side
+                outer, inner = (self.V @ -C).T, self.U.T
+            else:
+                outer, inner = self.V.T, -C @ self.U.T
+            both = torch.cat([back, outer]), torch.cat([x, inner])
+            return Product(*both, squared.clamp(min=0))
 
         return K, moved
 

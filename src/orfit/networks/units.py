@@ -1,6 +1,6 @@
 """From a network to its units: parameters that one memory is kept for, and their layers."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from orfit.networks import attention  # noqa: F401  (its rule is registered)
-from orfit.networks.gradients import Dense, Outer, Rows, together
+from orfit.networks.gradients import Dense, Outer, Product, Rows, together
 from orfit.networks.input_side import InputSide
 from orfit.networks.rules import Rule, rule_of
 from orfit.networks.two_sided import TwoSided
@@ -22,6 +22,9 @@ REMEDY = (
     'leave it out (unsupported="freeze", or parameters=…), take one backward pass for each '
     'datapoint (unsupported="jacobian"), or teach it by orfit.register_layer'
 )
+
+
+Change = Callable[[Tensor], Any]
 
 
 @dataclass
@@ -108,11 +111,14 @@ class Unit:
             return table.index_add_(0, g.ids[0], g.delta[0])
         return torch.as_tensor(g[0])
 
-    def displaced(self, M: Tensor) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """What a step in the unit's own terms does to each parameter."""
+    def displaced(self, M: Tensor | Product) -> Iterator[tuple[nn.Parameter, Change]]:
+        """What a step in the unit's own terms does to each parameter, in one operation."""
         for parameter, place, root in self.places():
-            way = M[..., place] if root == 1 else M[..., place] * root
-            yield parameter, way.reshape(parameter.shape)
+            if isinstance(M, Product) and parameter.is_contiguous():
+                yield parameter, _adding_product(M.left, M.right[:, place], root)
+            else:
+                whole = M.matrix if isinstance(M, Product) else M
+                yield parameter, _adding(root * whole[..., place].reshape(parameter.shape))
 
     def remembering(self, sides: str) -> None:
         """Get a memory."""
@@ -129,6 +135,17 @@ class Unit:
             self.memory = Words(self.rows, self.size, like, sides)
         else:
             self.memory = Vector(self.size, like)
+
+
+def _adding(way: Tensor) -> Change:
+    return lambda held: held.add_(way)
+
+
+def _adding_product(left: Tensor, right: Tensor, root: float) -> Change:
+    def change(held: Tensor) -> None:
+        held.view(left.shape[1], right.shape[1]).addmm_(left.T, right, alpha=root)
+
+    return change
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,58 @@
+"""Split MNIST (beyond the paper), class-incremental: two new classes at a time, in one pass.
+
+First zeros and ones, then twos and threes, and so on; each image is seen once, and in the end one
+of all ten classes must be named. `orfit.Heads` on pixels, untuned, with and without random
+features, beside learners that keep no images either.
+
+In curves.csv `step` is how many pairs of classes have been learned.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from orfit import datasets
+from orfit.experiments import heads_beside
+from orfit.experiments.heads_beside import Beside, Data
+from orfit.experiments.report import Curves, Tick
+
+TITLE = "Split MNIST, two new classes at a time, in one pass"
+PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
+
+
+@dataclass(frozen=True)
+class Settings(Beside):
+    images: int = 60_000  # training images; all test images are used
+
+
+QUICK = {"images": 1500, "bundled": True, "m": 60, "few": 20, "expand": 300, "runs": 1}
+
+
+def digits(settings: Any) -> Data:
+    """Images as rows of pixels in [0, 1]."""
+    data = datasets.mnist_sample() if settings.bundled else datasets.mnist()
+
+    def rows(images: Any) -> Any:
+        return images.reshape(len(images), -1).astype(np.float32) / 255
+
+    chosen = np.random.default_rng(settings.seed).permutation(len(data.train_labels))
+    chosen = chosen[: settings.images]
+    labels = data.train_labels[chosen].astype(int), data.test_labels.astype(int)
+    return Data(rows(data.train_images[chosen]), labels[0], rows(data.test_images), labels[1])
+
+
+def ticks(settings: Settings) -> int:
+    return heads_beside.ticks_of(settings, len(PAIRS))
+
+
+def run(settings: Settings, tick: Tick) -> Curves:
+    return heads_beside.run_all(settings, digits(settings), PAIRS, tick)
+
+
+def tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [heads_beside.table_of(curves, settings)]
+
+
+def figure(curves: Curves, settings: Settings) -> Any:
+    return heads_beside.figure_of(curves, settings, "pairs of classes learned")

@@ -28,7 +28,7 @@ NUMBERS, LABELS = ("turbines", "flights", "power"), ("elec", "weather")
 
 def fetched(folder, names=NUMBERS):
     """These files, by what they are called here; what is there already is left alone."""
-    makers = {
+    provenance = {
         "turbines": turbines, "flights": flights, "power": power,
         "elec": lambda room, file: of_classes("elec", room, file),
         "weather": lambda room, file: of_classes("weather", room, file),
@@ -40,7 +40,7 @@ def fetched(folder, names=NUMBERS):
         if not path.exists():
             unfinished = path.with_suffix(".part")
             with tempfile.TemporaryDirectory() as room, unfinished.open("wb") as file:
-                makers[name](Path(room), file)
+                provenance[name](Path(room), file)
             unfinished.rename(path)
     return paths
 

@@ -1,7 +1,7 @@
 """Learners of the comparison.
 
 Each takes inputs (n, d) and labels, in order, and returns what it predicted of each label before it
-learned it. All are as their makers left them: no setting is tuned.
+learned it. All are as their provenance left them: no setting is tuned.
 """
 
 import warnings

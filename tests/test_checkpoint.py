@@ -330,8 +330,8 @@ class Counting(Heaviest):
 
     folds = 0
 
-    def fold(self, past, move=None):
-        super().fold(past, move)
+    def remember(self, past, move=None):
+        super().remember(past, move)
         self.folds += 1
 
     def state(self):

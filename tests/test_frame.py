@@ -11,7 +11,7 @@ import orfit
 from conftest import every_way, on
 from orfit import gram, tall
 from orfit.memory import Principal
-from orfit.memory.frame import Frame, split
+from orfit.memory.frame import Frame, decompose
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -55,7 +55,7 @@ def test_streams_with_every_share_of_news(rows, seed, m, p, digits):
     X = []
     for i in range(60):
         # White rows first: while nothing was dropped, a row along a direction of few digits may
-        # be rounding, and what tells then (`small.Makers`) is tested elsewhere.
+        # be rounding, and what tells then (`small.Provenance`) is tested elsewhere.
         row = mixed(rng, oracle.U, 0 if i < m + 2 else digits * rng.random())
         X.append(row * 10.0 ** rng.uniform(-2, 2))
         oracle.learn(X[-1], X[-1] @ true)
@@ -116,7 +116,7 @@ def test_a_block_is_taken_apart(dtype, seed, digits, n, k, dropped):
     G = spread + U @ rng.standard_normal((frame.rank, n)) + rng.standard_normal((60, 1))
     G = np.asfortranarray(G * 10.0 ** rng.uniform(-3, 3, n), dtype)
     norms = np.linalg.norm(G, axis=0)
-    parts = split(frame, G, None)
+    parts = decompose(frame, G, None)
     O = parts.combine(np.vstack([np.zeros((frame.rank, len(parts.T))), np.eye(len(parts.T))]))
     bound = 10 * gram.ORTHONORMAL[np.dtype(dtype)]
     assert np.abs(O.T @ O - np.eye(len(parts.T))).max() <= bound
@@ -236,8 +236,8 @@ def test_a_frame_in_coordinates_knows_how_far_it_is_from_the_outside():
     outside = Frame(np.empty(4, np.float32), 8)
     outside.carry(np.full((1, 4), 8e37, np.float32))
     x = np.ones((4, 1), np.float32)
-    inside = outside.inside(split(outside, x, None), 8)
-    inside.append(split(inside, np.ones((1, 1), np.float32), None))
+    inside = outside.inside(decompose(outside, x, None), 8)
+    inside.append(decompose(inside, np.ones((1, 1), np.float32), None))
     inside.rows[:1] *= np.float32(1e-3)  # a row so short that its coefficient is no number
     inside.W *= 1e3
     for _ in range(2):  # the sum of two coefficients is too large: w is written out

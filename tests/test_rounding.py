@@ -12,7 +12,7 @@ import orfit
 from conftest import WAYS, every_way, on
 from orfit import gram, small
 from orfit.memory import Principal, Unlimited
-from orfit.memory.frame import Frame, split
+from orfit.memory.frame import Frame, decompose
 from problems import assert_close, conditioning, problems
 
 seeds = st.integers(0, 2**32 - 1)
@@ -77,7 +77,7 @@ def test_another_noise_on_the_same_memory(rng):
         P = np.eye(8) - (U * (sigma**2 / (sigma**2 + noise))) @ U.T
         past = memory.split(G, noise)
         assert past.factor.T @ past.factor == pytest.approx(G.T @ P @ G)
-        memory.fold(past)
+        memory.remember(past)
 
 
 @given(seeds, st.integers(2, 8))
@@ -278,7 +278,7 @@ def test_makers_are_the_rows_that_made_the_directions(seed, blocks, digits):
         start += size
     frame = learner.memory.frame
     assert frame.rank == n
-    made = frame.Q @ frame.makers.rows.T
+    made = frame.Q @ frame.provenance.rows.T
     assert np.abs(made - (X / np.linalg.norm(X, axis=1)[:, None]).T).max() <= 1e-6
 
 
@@ -324,7 +324,7 @@ def test_a_frame_that_has_drifted_is_cured(rng):
     frame.turn(np.linalg.qr(rng.standard_normal((6, 4)))[0])
     frame.folds = 1
     assert gram.measure_now(2, 4)
-    frame.append(split(frame, np.asfortranarray(rng.standard_normal((50, 7))), None))
+    frame.append(decompose(frame, np.asfortranarray(rng.standard_normal((50, 7))), None))
     assert frame.waiting is not None
     frame.drop(frame.W[:4])
     frame.make_room()

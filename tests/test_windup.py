@@ -125,7 +125,7 @@ def test_split_changes_nothing_where_p_is_cured(rng):
     memory.bind(np.zeros(3))
     held, other = np.asfortranarray(np.eye(3)[:, :1]), np.asfortranarray(np.eye(3)[:, 1:2])
     for _ in range(300):
-        memory.fold(memory.split(held, 1.0, 0.9))
+        memory.remember(memory.split(held, 1.0, 0.9))
     arrays, values = memory.state()
     before = {name: array.copy() for name, array in arrays.items()}
     for G in (held, other):

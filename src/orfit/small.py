@@ -138,7 +138,7 @@ def _by_halves(R: Array) -> tuple[Array, Array, int]:
     return sigma, Vt.T, info
 
 
-class Makers:
+class Provenance:
     """The gradients that made a frame's rows, as unit vectors: what tells rounding from news.
 
     A direction found as a short remainder of a long row is known no better than that. A later row
@@ -146,46 +146,46 @@ class Makers:
     of it is told by writing the row as a combination of the rows that made the directions: each
     carries its own rounding, eps of its length, times its coefficient.
 
-    rows: s×s lower triangular, the makers as combinations of the frame's rows.
+    rows: s×s lower triangular, those gradients as combinations of the frame's rows.
     """
 
     def __init__(self, rows: Array | None = None) -> None:
         self.rows = np.empty((0, 0), order="F") if rows is None else rows
 
     def uncertainty(self, coordinates: Array, length: float) -> float:
-        """What rounding is measured by: a row's length, and its coefficients in the makers."""
+        """What rounding is measured by: a row's length, and its coefficients in these gradients."""
         if not coordinates.size:
             return length
         coefficients = blas.dtrsv(self.rows, coordinates, lower=1, trans=1)
         return float(np.hypot(length, frobenius(coefficients)))
 
-    def grown(self, coordinates: Array, remainder: float, length: float) -> "Makers":
+    def grown(self, coordinates: Array, remainder: float, length: float) -> "Provenance":
         """With one more maker: a row of that length, its coordinates, and what was new of it."""
         k, made = len(self.rows), self.with_rows(1)
         made.rows[k, :k], made.rows[k, k] = coordinates / length, remainder / length
         return made
 
-    def with_rows(self, count: int) -> "Makers":
+    def with_rows(self, count: int) -> "Provenance":
         """With gradients that are rows of the frame themselves."""
         k = len(self.rows)
         rows = np.eye(k + count, order="F")
         rows[:k, :k] = self.rows
-        return Makers(rows)
+        return Provenance(rows)
 
 
 def staircase(
-    R: Array, C: Array, norms: Array, makers: Makers | None, cutoff: float
-) -> tuple[Array | None, Array, Makers | None]:
+    R: Array, C: Array, norms: Array, provenance: Provenance | None, cutoff: float
+) -> tuple[Array | None, Array, Provenance | None]:
     """R = K T, K with orthonormal columns, T a staircase: one step for each column that is new.
 
     R: of a QR of what was left of columns with lengths `norms` and coordinates C (k×n) along the
     past. Gram–Schmidt, twice, in the order of the columns; a remainder up to cutoff times what
-    `makers` are uncertain of (None: the column's length) is rounding and makes no step. K is None
-    for the identity, where every column is new. The third result: the makers, grown.
+    `provenance` leaves uncertain (None: the column's length) is rounding and makes no step. K is
+    None for the identity, where every column is new. The third result: the provenance, grown.
     """
     n = R.shape[1]
     most = min(R.shape)
-    if makers is None and most == n and (np.abs(np.diag(R)) > cutoff * norms).all():
+    if provenance is None and most == n and (np.abs(np.diag(R)) > cutoff * norms).all():
         return None, R, None
     K, T = np.empty((R.shape[0], most), order="F"), np.zeros((most, n))
     r = 0
@@ -197,17 +197,17 @@ def staircase(
             T[:r, j] += c
         length = frobenius(v)
         along = np.concatenate([C[:, j], T[:r, j]])
-        uncertainty = norms[j] if makers is None else makers.uncertainty(along, norms[j])
+        uncertainty = norms[j] if provenance is None else provenance.uncertainty(along, norms[j])
         if length > cutoff * uncertainty and r < most:
             K[:, r], T[r, j] = v / length, length
-            makers = None if makers is None else makers.grown(along, length, norms[j])
+            provenance = None if provenance is None else provenance.grown(along, length, norms[j])
             r += 1
         else:
             # What is rounding must not be fitted either.
             T[:r, j][np.abs(T[:r, j]) <= cutoff * uncertainty] = 0.0
     if r == n == len(R):
-        return None, R, makers
-    return K[:, :r], T[:r], makers
+        return None, R, provenance
+    return K[:, :r], T[:r], provenance
 
 
 def left_vectors(T: Array) -> tuple[Array, Array]:

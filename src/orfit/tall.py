@@ -233,7 +233,7 @@ def factors(G: Any, beside: Any = None) -> tuple[Any, Array]:
         length = norms(G)[0]
         return (G / length if length > 0 else G), np.full((1, 1), length)
     Q, R = qr(G)
-    # Householder's columns point either way; makers, and a second projection, count on one.
+    # Householder's columns point either way; provenance, and a second projection, count on one.
     backward = np.flatnonzero(np.diagonal(R) < 0)
     if len(backward):
         Q[:, backward] *= -1
@@ -242,16 +242,16 @@ def factors(G: Any, beside: Any = None) -> tuple[Any, Array]:
 
 
 def orthonormalise(
-    G: Any, C: Array, norms_: Array, makers: small.Makers | None, beside: Any = None
-) -> tuple[Any, Array, small.Makers | None]:
+    G: Any, C: Array, norms_: Array, provenance: small.Provenance | None, beside: Any = None
+) -> tuple[Any, Array, small.Provenance | None]:
     """G = O T with orthonormal O (p×r), column after column as in alg:borfit_infmem.
 
     G is what was left of columns of the lengths `norms_` with coordinates C along the past. Where
     that is rounding it adds no direction: r ≤ n, and T (r×n) is a staircase, square and triangular
-    when r = n. `makers`: see `small.staircase`. `beside`: see `factors`.
+    when r = n. `provenance`: see `small.staircase`. `beside`: see `factors`.
     """
     Q, R = factors(G, beside)
-    K, T, grown = small.staircase(R, C, norms_, makers, cutoff(G.dtype))
+    K, T, grown = small.staircase(R, C, norms_, provenance, cutoff(G.dtype))
     return (Q if K is None else Q[:, :0] if not len(T) else combine(Q, K)), T, grown
 
 

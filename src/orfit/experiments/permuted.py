@@ -143,7 +143,7 @@ class Projected(Descent):
 
         X, classes = (torch.cat(parts) for parts in zip(*self.latest, strict=True))
         w = self.model.vector(self.module.state_dict())
-        self.memory.fold(self.memory.split(self.model.observe(w, X, classes.numpy())[2]))
+        self.memory.remember(self.memory.split(self.model.observe(w, X, classes.numpy())[2]))
         self.numbers = self.memory.rank * self.model.size
 
 

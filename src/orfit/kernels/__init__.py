@@ -37,13 +37,13 @@ def turned(V, W, threads):
 
 
 @compiled
-def made_by(makers, a):
-    """|x| for the combination makersᵀ x = a, makers (s×s) lower triangular (`small.Makers`)."""
+def made_by(provenance, a):
+    """|x| for the combination Pᵀ x = a, P (s×s) lower triangular (`small.Provenance`)."""
     x = a.copy()
     for j in range(len(a) - 1, -1, -1):
         for i in range(j + 1, len(a)):
-            x[j] -= makers[i, j] * x[i]
-        x[j] /= makers[j, j]
+            x[j] -= provenance[i, j] * x[i]
+        x[j] /= provenance[j, j]
     return np.sqrt(dot(x, x))
 
 
@@ -87,7 +87,7 @@ def row_loop(fingerprint):
     @kept
     @njit(**SETTINGS)
     def walk(
-        rows, M, makers, base, state, m, shrinks, free, noises, tailed, chosen, fading, drift,
+        rows, M, provenance, base, state, m, shrinks, free, noises, tailed, chosen, fading, drift,
         cutoff, safe, most_lost, most, records, threads, X, F, Y,
     ):  # fmt: skip
         """Learn the rows of X one after another.
@@ -96,8 +96,8 @@ def row_loop(fingerprint):
 
             U = (W Q)ᵀ,  w = base + shift Q     Q: `stored` of `rows`,  M = Q Qᵀ,  base: b×p
 
-        rows, M, makers and base are changed in place; all else that a row changes is the state
-        (`tell`), from which the next call goes on. makers: `small.Makers`, used where `exact`:
+        rows, M, provenance and base are changed in place; all else that a row changes is the state
+        (`tell`), from which the next call goes on. provenance: as in `small`, used where `exact`:
         while nothing has been dropped and there is no noise. known: a `Tail`, which is kept where
         `free`, the number of directions that are not remembered, is positive. noises (e) and tailed
         (e, whether with the tail): the guesses, of which one is chosen; each has q = b / e columns
@@ -135,7 +135,7 @@ def row_loop(fingerprint):
             for h in range(len(base)):
                 along_w = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
                 f[h] = F[row, h] + along_w
-            # Take it apart, as `frame.split` does: g = U c + t o, t o = g − A Q.
+            # Take it apart, as `frame.decompose` does: g = U c + t o, t o = g − A Q.
             C, A, left, rounding, lacking = gram.project(W, M, raw, np.ones((1, 1)))
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
             lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
@@ -143,7 +143,7 @@ def row_loop(fingerprint):
                 formed, along = True, A[0]
                 products = read(rows, stored, base, x, 1 / norm, -along, threads)
                 size = np.sqrt(products[stored])
-                new = size > cutoff * (np.hypot(1.0, made_by(makers, along)) if exact else 1.0)
+                new = size > cutoff * (np.hypot(1.0, made_by(provenance, along)) if exact else 1.0)
                 if new:
                     raw = products[:stored].copy().reshape(1, stored) / size
                     D, A, left, rounding, _ = gram.project(W, M, raw, np.ones((1, 1)))
@@ -207,10 +207,10 @@ def row_loop(fingerprint):
                 for j in range(stored):
                     M[stored, j] = M[j, stored] = size * raw[0, j]
                     if exact:
-                        makers[stored, j] = along[j] if formed else 0.0
+                        provenance[stored, j] = along[j] if formed else 0.0
                 M[stored, stored] = size * size
                 if exact:
-                    makers[stored, stored] = 1.0 if formed else scale
+                    provenance[stored, stored] = 1.0 if formed else scale
                 W = gram.extended(W, size * A, np.full((1, 1), 1 / (size * np.sqrt(left[0, 0]))))
                 stored, count = stored + 1, k + 1
             wider = np.zeros((len(base), stored))

@@ -207,7 +207,7 @@ class Fleet(Atomic):
             "memory.shift": np.zeros((len(self._w[i]), rank)),
             "memory.sigma": self._sigma[i, :rank].copy(),
         }
-        arrays.pop("memory.makers", None)
+        arrays.pop("memory.provenance", None)
         tail = {"level": [level], "dropped": [dropped], "rows": counted, "dropping": dropping}
         header["memory"] |= {"folds": 0, "reach": float(self._reach[i]), "lost": lost}
         header["memory"]["tail"] = tail | {"prior": 1.0}

@@ -71,6 +71,6 @@ class OGD(Learner):
         length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
         check_step(length, "lower lr")
         self._w = w
-        self.memory.fold(past)
+        self.memory.remember(past)
         self._probe(G, self._carried(w), left)
         return Update(prediction, residual, length, past.novelty, left, self.memory.rank)

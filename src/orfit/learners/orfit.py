@@ -200,7 +200,7 @@ class ORFit(Moving):
         check_step(length)
         past = self.memory.split(G, forgetting=self.forgetting)
         self._w = w
-        self.memory.fold(past)
+        self.memory.remember(past)
         self._probe(G, self._carried(w), left)
         return Update(prediction, residual, length, novelty or 0.0, left, self.memory.rank)
 

@@ -16,7 +16,7 @@ from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.learners.weights import roots_of
 from orfit.memory.base import Walk
-from orfit.memory.frame import split
+from orfit.memory.frame import decompose
 
 if TYPE_CHECKING:
     from orfit.learners.onestep import OneStep
@@ -156,11 +156,11 @@ class Coordinates:
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
         memory = learner.memory
         alone = learner.alone(len(X), learner.outputs(Y))
-        if len(X) == 1 or memory.makers(learner.noise) is not None:  # each is judged by itself
+        if len(X) == 1 or memory.provenance(learner.noise) is not None:  # each is judged by itself
             return alone.learn(learner, X, Y)
         try:
             offset, labels, G = learner.affine(X, Y)
-            parts = split(memory.frame, G, None)
+            parts = decompose(memory.frame, G, None)
             F = learner.tiled(offset) + parts.reading.along_w
             learner.check_finite(F, G)
         except ValueError:  # one of the rows is refused: which, is seen when they come one by one

@@ -51,7 +51,7 @@ def step(memory: Memory, past: Any, residual: Array, guesses: Guesses, most: flo
         if not reach + total < most:
             check_step(np.inf)
         memory.reach = reach
-    memory.fold(chosen, move)
+    memory.remember(chosen, move)
     length = lengths[guesses.chosen]
     return Step(length, left, np.column_stack(variances), np.hstack(whitened))
 

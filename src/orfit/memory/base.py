@@ -40,7 +40,7 @@ class Split(Protocol):
         """Gᵀ w, n×q: the prediction of a linear model, up to its offset."""
 
     def move(self, z: Array) -> tuple[Any, float]:
-        """D z, as `fold` takes it, and its length. z: b×q."""
+        """D z, as `remember` takes it, and its length. z: b×q."""
 
     def displacement(self, z: Array) -> Any:
         """D z, tall."""
@@ -219,7 +219,7 @@ class Memory(ABC):
         return np.array([small.frobenius(B) ** 2 for B in columns])
 
     @abstractmethod
-    def fold(self, past: Any, move: Any = None) -> None:
+    def remember(self, past: Any, move: Any = None) -> None:
         """Take the G of that `Split` into the memory, and let w move; `settle` comes after it."""
 
     @property

@@ -17,7 +17,7 @@ from orfit import tail as tails
 from orfit.door import Array
 from orfit.growth import Growth
 from orfit.memory.base import Memory
-from orfit.memory.frame import Frame, Parts, split
+from orfit.memory.frame import Frame, Parts, decompose
 from orfit.memory.known import Known, as_rows, pull, scaled, together
 from orfit.memory.motion import LEAST, shrunk
 from orfit.memory.removal import NEVER, without
@@ -266,13 +266,13 @@ class Basis(Memory):
         """Γᵀ, upper triangular, in the order of the basis vectors: for `trim`."""
         return np.asarray(self.seen.root)
 
-    def makers(self, noise: float) -> small.Makers | None:
+    def provenance(self, noise: float) -> small.Provenance | None:
         """What tells rounding from news, while nothing was dropped, where that must be told.
 
         Without noise a remainder is divided by; and where not the least goes, a direction that is
         nothing but rounding would displace one that is not.
         """
-        return self.frame.makers if noise == 0 or not self.drops_the_least else None
+        return self.frame.provenance if noise == 0 or not self.drops_the_least else None
 
     def absorb(self, G: object) -> None:
         """Fold the columns of G (p×n, or one of p) into the memory (eq:svd_update).
@@ -287,7 +287,7 @@ class Basis(Memory):
         self.bind(columns)
         if columns.shape[1]:
             self.settle()
-            self.fold(self.split(columns))
+            self.remember(self.split(columns))
             self.settle()
 
     def _columns(self, G: Any) -> Any:
@@ -320,7 +320,7 @@ class Basis(Memory):
     ) -> BasisSplit:
         noises = np.atleast_1d(noise)
         noise = float(noises[0])
-        parts = split(self.frame, G, self.makers(noise))
+        parts = decompose(self.frame, G, self.provenance(noise))
         seen = self.seen.faded(forgetting)
         if drift > 0:
             seen = seen.shrunk(lambda e: tails.drift_share(e, self.tail, noise, drift))
@@ -357,7 +357,7 @@ class Basis(Memory):
         self.tail = Tail(level, dropped, share * tail.rows, share * tail.dropping, prior)
         self.w = w
 
-    def fold(self, past: BasisSplit, move: Array | None = None) -> None:
+    def remember(self, past: BasisSplit, move: Array | None = None) -> None:
         self.frame.append(past.parts)
         if move is not None:
             self.frame.move(move)
@@ -430,7 +430,7 @@ class Basis(Memory):
             shift = self.frame.subtract(pulled, along) / tall.convert(moved, floor + level)
             self.w = self.w + shift
             seen = seen.lifted(known.level)
-        parts = split(self.frame, known.G, self.makers(noise))
+        parts = decompose(self.frame, known.G, self.provenance(noise))
         both = together(self.tail, known.tail)
         weighs = both._replace(level=np.array([level]))
         one = np.array([noise]), np.array([True])
@@ -515,7 +515,7 @@ class Basis(Memory):
         self.frame.reach = within.reach
         rows = np.asarray(within.rows[: within.stored], np.float64)
         self.frame.turn(small.product(within.W, rows).T)
-        self.frame.makers = None
+        self.frame.provenance = None
         vars(self).update(vars(inside), _frame=self.frame)
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:

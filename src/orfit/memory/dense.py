@@ -193,9 +193,9 @@ class Dense(Carried, Memory):
         lengths_ = width.prior * norms
         # Without noise a remainder is divided by: it must be more than the rounding of all before.
         uncertainty = self._blur * lengths_ if noise == 0 else lengths_
-        makers = small.Makers() if noise == 0 else None
+        provenance = small.Provenance() if noise == 0 else None
         LG = np.asarray(fade * tall.inner(L, G), L.dtype, order="F")
-        Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), uncertainty, makers)
+        Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), uncertainty, provenance)
         blur = 0.0
         if noise == 0:
             pivots = small.pivots(T)
@@ -260,7 +260,7 @@ class Dense(Carried, Memory):
         self.L = np.asfortranarray(tall.subtract_outer(past.root, past.fade, LK, K))
         self.width = self.width.measured(self.root)
 
-    def fold(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
+    def remember(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
         if move is not None:
             self._move(move)
         self._blur = float(np.hypot(self._blur, past.blur))

@@ -23,10 +23,10 @@ class Frame:
     The rows of Q are gradients as they came, mostly. Adding directions appends rows to Q, turning
     and dropping them multiplies W, and a step changes `shift`: nothing tall is computed. With the
     Gram matrix M = Q Qᵀ, which grows by what a step needs anyway, all there is to know of a
-    gradient is its products with the rows: one read of Q (`split`). Only when Q has no more room,
-    the rows that can best be spared are folded into the others (`gram.fold`), and what `shift`
-    stands for into `base`. The update U ← [U O] Ũ of alg:orfit_ipca costs (k + 1) k p at every
-    step. The numbers are the same.
+    gradient is its products with the rows: one read of Q (`decompose`). Only when Q has no more
+    room, the rows that can best be spared are folded into the others (`gram.fold`), and what
+    `shift` stands for into `base`. The update U ← [U O] Ũ of alg:orfit_ipca costs (k + 1) k p at
+    every step. The numbers are the same.
     """
 
     def __init__(self, like: Any, room: int | None) -> None:
@@ -46,7 +46,7 @@ class Frame:
         self.folds = 0
         # Which unit gradients made the rows; None once a direction was dropped: then what arrives
         # is compared with what is left, and its length alone tells rounding.
-        self.makers: small.Makers | None = small.Makers()
+        self.provenance: small.Provenance | None = small.Provenance()
         self.carry(tall.empty(like, 0, size))
 
     def carry(self, base: Any) -> None:
@@ -100,7 +100,7 @@ class Frame:
         elif gram.lacks(parts.lacking, gram.most_lost(dtype), float(np.finfo(dtype).eps)):
             self.W = gram.cured(self.W, self.M)
         if not r:
-            self.makers = parts.makers
+            self.provenance = parts.provenance
             return
         unit = new.G / tall.convert(new.G, new.lengths)
         W = gram.extended(self.W, parts.A, parts.K)
@@ -110,7 +110,7 @@ class Frame:
         self._enlarge(s + r)
         self.M[s : s + r, :s], self.M[:s, s : s + r] = new.rows, new.rows.T
         self.M[s : s + r, s : s + r] = new.square
-        self.W, self.shift, self.makers, self._w = W, shift, parts.makers, None
+        self.W, self.shift, self.provenance, self._w = W, shift, parts.provenance, None
         if s + r <= len(self.rows):
             self.rows[s : s + r] = unit.T
             self.stored += r
@@ -176,23 +176,29 @@ class Frame:
         return base
 
     def advance(
-        self, stored: int, W: Array, shift: Array, folds: int, makers: small.Makers | None, w: Any
+        self,
+        stored: int,
+        W: Array,
+        shift: Array,
+        folds: int,
+        provenance: small.Provenance | None,
+        w: Any,
     ) -> None:
         """Go on from where the compiled loop stopped, which has changed rows, M and base.
 
         w: what the parameters are, where somebody has asked.
         """
         self.stored, self.W, self.shift, self.folds = stored, W, shift, folds
-        self.makers, self._w = makers, w
+        self.provenance, self._w = provenance, w
 
     def turn(self, K: Array) -> None:
         """U ← U K, for K (k×k') with orthonormal columns."""
         W = np.ascontiguousarray(small.product(K.T, self.W))
-        self.W, self.makers = W, self.makers if len(W) == len(self.W) else None
+        self.W, self.provenance = W, self.provenance if len(W) == len(self.W) else None
 
     def drop(self, W: Array) -> None:
         """Let the directions be these, fewer than before."""
-        self.W, self.makers = np.ascontiguousarray(W), None
+        self.W, self.provenance = np.ascontiguousarray(W), None
 
     def replace(self, U: Any) -> None:
         """Let U be this orthonormal matrix, p×k."""
@@ -203,7 +209,7 @@ class Frame:
         self.rows, self.stored, self.W = rows, k, np.eye(k)
         self.M = np.empty((len(rows), len(rows)))
         self.M[:k, :k] = self.W
-        self.makers = None
+        self.provenance = None
         self.carry(tall.copy(w).T)
 
     def inside(self, parts: "Parts", room: int | None) -> "Frame":
@@ -267,8 +273,8 @@ class Frame:
             "base": tall.to_numpy(self.base),
             "shift": self.shift,
         }
-        if self.makers is not None:
-            arrays["makers"] = self.makers.rows
+        if self.provenance is not None:
+            arrays["provenance"] = self.provenance.rows
         return arrays, {"folds": self.folds, "reach": self.reach}
 
     fields: ClassVar[Fields] = {"folds": schema.counter, "reach": door.nonnegative}
@@ -282,7 +288,7 @@ class Frame:
             "M": (DOUBLE, "s", "s"),
             "base": (dtype, q, p),
             "shift": (DOUBLE, q, "s"),
-            "makers?": (DOUBLE, "s", "s"),
+            "provenance?": (DOUBLE, "s", "s"),
         }
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
@@ -296,7 +302,7 @@ class Frame:
         self.rows[:s], self.M[:s, :s] = tall.convert(self.rows, rows), M
         self.stored, self.W, self.folds = s, W, values["folds"]
         self._check_orthonormal()
-        self.makers = small.Makers(arrays["makers"]) if "makers" in arrays else None
+        self.provenance = small.Provenance(arrays["provenance"]) if "provenance" in arrays else None
         self.base[:], self.shift, self._w = (
             tall.convert(self.base, arrays["base"]),
             arrays["shift"],
@@ -369,7 +375,7 @@ class Parts:
     new: Reading  # of N, p×r
     A: Array  # r×s
     K: Array  # r×r
-    makers: small.Makers | None  # of Q and N
+    provenance: small.Provenance | None  # of Q and N
     lacking: float  # what U lacks of being orthonormal, as G sees it
 
     @property
@@ -398,7 +404,7 @@ class Parts:
         return moved + tall.combine(self.frame.Q, old) if old.any() else moved
 
 
-def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
+def decompose(frame: Frame, G: Any, provenance: small.Provenance | None) -> Parts:
     """Take G (p×n) apart into what the frame spans and what is new: one read of Q.
 
     What is new of G is G − QᵀAᵀ, made orthonormal by the Cholesky factor TᵀT of its Gram matrix.
@@ -414,14 +420,14 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
     T, inverse, lost = small.cholesky(left, rounding)
     C, dtype = (C * first.norms[:, None]).T, tall.numpy_dtype(G)
     if gram.trusted(lost, rounding, gram.most_lost(dtype)):
-        grown = None if makers is None else makers.with_rows(len(T))
+        grown = None if provenance is None else provenance.with_rows(len(T))
         return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown, lacking)
     along, grown, doubtful = (A * first.lengths[:, None]).T, None, first.lengths.copy()
     rest = tall.subtract(first.G, frame.Q, along)
-    if makers is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
+    if provenance is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
         N, T = tall.combine(rest, inverse / first.lengths[:, None]), T * first.lengths
     else:
-        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers, beside)
+        N, T, grown = tall.orthonormalise(rest, along, doubtful, provenance, beside)
     while True:
         again = read(frame, N, beside)
         D, A, left, rounding, _ = gram.project(frame.W, frame.M, again.rows, again.square)
@@ -431,7 +437,7 @@ def split(frame: Frame, G: Any, makers: small.Makers | None) -> Parts:
         step = taken_away[0]
         column = small.pivots(T)[step]
         doubtful[column] = 1.01 * abs(T[step, column]) / tall.cutoff(dtype)
-        N, T, grown = tall.orthonormalise(rest, along, doubtful, makers, beside)
+        N, T, grown = tall.orthonormalise(rest, along, doubtful, provenance, beside)
     T = T * (first.norms / first.lengths)
     C = C + small.product((D * again.norms[:, None]).T, T)
     F, inverse, _ = small.cholesky(left, rounding)

@@ -73,18 +73,18 @@ class Walk:
         self.frame, self._w = frame, frame._w
         count, columns = len(guesses.noises), len(frame.base)
         self.records = np.empty((rows, 3 + count + 2 * columns + columns // count))
-        exact = memory.makers(guesses.noise) is not None
-        self.state, self.makers = packed(memory, count, exact), NOTHING
+        exact = memory.provenance(guesses.noise) is not None
+        self.state, self.provenance = packed(memory, count, exact), NOTHING
         if exact:
-            self.makers = np.zeros(frame.M.shape)
-            self.makers[: frame.stored, : frame.stored] = frame.makers.rows
+            self.provenance = np.zeros(frame.M.shape)
+            self.provenance[: frame.stored, : frame.stored] = frame.provenance.rows
         free = memory.size - memory.m if self.tailed else 0
         self.threads = compiled().threads
         self.walk = functools.partial(
             compiled().walk,
             tall.shared(frame.rows),
             frame.M,
-            self.makers,
+            self.provenance,
             tall.shared(frame.base),
             self.state,
             memory.m,
@@ -137,9 +137,9 @@ class Walk:
             return self.records[:0]
         exact, folds, lost, reach, *tail = self.state[3:NUMBERS].tolist()
         stored, sigma, (level, dropped), shift, W = self._arrays()
-        made_by = np.asfortranarray(self.makers[:stored, :stored]) if exact else None
-        makers = None if made_by is None else small.Makers(made_by)
-        frame.advance(stored, W, shift, int(folds), makers, self._w)
+        made_by = np.asfortranarray(self.provenance[:stored, :stored]) if exact else None
+        provenance = None if made_by is None else small.Provenance(made_by)
+        frame.advance(stored, W, shift, int(folds), provenance, self._w)
         frame.reach, memory._lost = reach, lost
         memory.seen = Axes(sigma)
         memory.tail = Tail(level, dropped, *tail)

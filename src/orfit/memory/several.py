@@ -136,10 +136,10 @@ class Several(Memory):
         ]
         return SeveralSplit(splits, self.each)
 
-    def fold(self, past: SeveralSplit, move: Any = None) -> None:
+    def remember(self, past: SeveralSplit, move: Any = None) -> None:
         moves = [None] * len(self.memories) if move is None else move
         for which, (memory, of_it) in enumerate(zip(self.memories, moves, strict=True)):
-            memory.fold(past.of(which), of_it)
+            memory.remember(past.of(which), of_it)
         self.best = past.guess // self.each
 
     @property

@@ -98,7 +98,7 @@ class Sketch(Basis):
             past.parts, past.seen, past.tail, past.noises, past.tailed, past.forgetting, G=G
         )
 
-    def fold(self, past: BasisSplit, move: Array | None = None) -> None:
+    def remember(self, past: BasisSplit, move: Array | None = None) -> None:
         assert isinstance(past, SketchSplit)
         if move is not None:
             self.w = self.w + past.parts.combine(move)

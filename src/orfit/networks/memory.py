@@ -98,7 +98,7 @@ class LayerMemory:
         total = float(torch.stack(squares).sum().sqrt())
         return LayersSplit(gradients, moved, roots, vectors, total, like)
 
-    def fold(self, past: LayersSplit, move: list[Way] | None = None) -> None:
+    def remember(self, past: LayersSplit, move: list[Way] | None = None) -> None:
         """Take gradients in, and let the network move: when this has happened, in `settle`."""
         changes: Changes = []
         for unit, g in zip(self.plan.units, past.gradients, strict=True):

@@ -163,7 +163,7 @@ class PerLayer(Atomic):
     def _take_in(self, inputs: Any, y: Any) -> None:
         self.memory.look_if_due()
         seen = self._observed(inputs, lambda outputs: self._fit(outputs, y))
-        self.memory.fold(self.memory.split(seen.gradients))
+        self.memory.remember(self.memory.split(seen.gradients))
         self.memory.count(len(seen.f))
 
     def _count(self, n: int) -> None:

@@ -33,7 +33,7 @@ QUICK = {"images": 1500, "bundled": True, "m": 60, "few": 20, "expand": 300, "ru
 
 
 def images_by_lite0(settings: Settings) -> Data:
-    """CIFAR-10 as the network's features, which take a quarter of an hour the first time."""
+    """CIFAR-10 as the network's features, which take long the first time."""
     data, network, n = cifar10(), lite0(), settings.images
 
     def made(part: str, images: Any) -> Any:

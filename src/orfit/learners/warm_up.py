@@ -12,7 +12,7 @@ from orfit.learners.rls import RLS
 from orfit.models import Linear
 
 
-def warm_up(dtype: npt.DTypeLike = None) -> None:
+def warm_up(dtype: npt.DTypeLike | None = None) -> None:
     """Compile the row loops now: else a learner does so in the midst of its stream.
 
     It takes about a minute, once on a machine; later they are loaded in seconds. Learners that

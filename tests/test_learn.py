@@ -155,7 +155,7 @@ def test_going_on_from_any_checkpoint_ends_the_same_bit_for_bit(kind, setup, tmp
     learn([path], tmp_path / "c", view, 200, choice, **setup)
     end = (tmp_path / "c").read_bytes()
     assert len(view.copies) > 5
-    for copy in view.copies[:-1]:
+    for copy in view.copies[: -1 : 1 if kind == "csv" else 2]:
         again = Witness()
         learn([path], copy, again)
         assert again.again

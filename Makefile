@@ -56,6 +56,7 @@ test-slow: warm-float64 warm-float32
 bench: .venv/bench
 	.venv/bin/python benchmarks/run.py
 	.venv/bin/python benchmarks/command.py
+	.venv/bin/python benchmarks/fleet.py
 
 bench-streams: .venv/bench
 	.venv/bin/python benchmarks/streams.py

@@ -506,7 +506,7 @@ class OneStep(Learner):
         walk: Walk = memory.walk(self.guesses, self.fading, self.drift, self.most)
         return walk
 
-    def walked_on(self, G: Any, F: Array, wanted: Array) -> Array | None:
+    def walked_on(self, X: Any, G: Any, F: Array, wanted: Array) -> Array | None:
         """The record of a single row, learned by a walk that is under way, or begun for it.
 
         None: it is not learned. A walk is under way from one `learn` to the next, and nothing of it
@@ -523,6 +523,8 @@ class OneStep(Learner):
         if learned == row:  # it is for the plain step
             self._finish()
             return None
+        if self._columns.waits:
+            self._columns = self._columns.with_rows(X)
         records = walk.records[row:learned]
         record: Array = records[0] if len(self.guesses) == 1 else self.guesses.of_chosen(records)[0]
         if learned == len(walk.records):
@@ -532,8 +534,7 @@ class OneStep(Learner):
     def _going_on(self) -> GoingOn | None:
         """Begin a walk of single rows, where nothing needs to look at each of them."""
         rows = min(self.guesses.until_count, int(self.memory.until_decision))
-        looked_at = self._probes is not None or self._columns.waits
-        if rows < 2 or looked_at or not self._seen or not self.guesses.settled:
+        if rows < 2 or self._probes is not None or not self._seen or not self.guesses.settled:
             return None
         walk = self.walk(self.memory)
         if not walk.goes_on:

@@ -97,7 +97,7 @@ class Compiled:
         """The same for a single row: by a walk that goes on with the next one, where it can."""
         offset, labels, G = learner.affine(X, Y)
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
-        record = learner.walked_on(G, F, wanted)
+        record = learner.walked_on(X, G, F, wanted)
         if record is None:
             G, walk = learner.kept(G), learner.walk(learner.memory)
             record = learner.undivided(self._piece, learner, walk, X, Y, G, F, wanted)[0]

@@ -213,7 +213,7 @@ def test_extreme_scales(rows, dtype, scale, rng):
 
 @every_way
 def test_float32_stays_orthonormal_for_a_hundred_thousand_steps(rows, rng):
-    """A tenth of them where a step takes a millisecond; `test_slow_numbers` has all."""
+    """A tenth of them where steps are not compiled; `test_slow_numbers` has all."""
     learner = on(rows)(orfit.Linear(30), 4, w0=np.zeros(30, np.float32))
     steps = 100_000 if learner.way(1000) == "compiled" else 10_000
     for _ in range(10):

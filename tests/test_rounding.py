@@ -160,7 +160,7 @@ def test_lags_are_interpolated_until_the_parameters_run_out(pole, rng):
 def test_a_limited_memory_learns_to_the_end(rows, memory, settings, rng):
     """Rows with a mean, or lags of a signal: none of very many is taken for rounding."""
     loop = on(rows)(orfit.Linear(50), memory(10)).way(1000) == "compiled"
-    n = 3000 if loop else 600  # a plain row takes a hundred times as long
+    n = 3000 if loop else 600  # plain rows take far longer
     for X in (3.0 + rng.standard_normal((n, 50)), lagged(rng, n, 50, 0.95)):
         learner = on(rows)(orfit.Linear(50), memory(10), **settings)
         updates = learner.learn_each(X, X @ np.ones(50) + rng.standard_normal(n))

@@ -20,7 +20,7 @@ def warm_up(dtype: npt.DTypeLike | None = None) -> None:
     begin afterwards use them from their first row on. Without numba nothing happens.
 
     Args:
-        dtype: float64 or float32, where one is enough: that is half of the time. None: both.
+        dtype: float64 or float32, where one is enough: the other is not compiled. None: both.
 
     Examples:
         >>> orfit.warm_up()  # when a service starts, before its stream does

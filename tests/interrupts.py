@@ -153,6 +153,8 @@ def at_opcodes(run, act):
         nonlocal count
         if not frame.f_code.co_filename.startswith(SOURCE):
             return None
+        if frame.f_code.co_name == "__del__":  # of another one: Python would but mention it
+            return None
         frame.f_trace_opcodes = True
         if event == "opcode":
             count += 1

@@ -12,6 +12,7 @@ import pytest
 import orfit
 from conftest import needs_numba
 from interrupts import everything
+from orfit.memory import loop, whole_loop
 
 pytestmark = needs_numba
 
@@ -211,3 +212,130 @@ def test_others_may_look_while_rows_go_on():
     alone = LEARNERS["principal"]()
     alone.learn_each(X, y)
     np.testing.assert_array_equal(learner.w, alone.w)
+
+
+class Interruption(BaseException):
+    """What a signal handler raises."""
+
+
+def raising_once(monkeypatch, place, name):
+    """Let what is called by this name raise, the first time."""
+    real = getattr(place, name)
+
+    def raising(*args, **settings):
+        monkeypatch.setattr(place, name, real)
+        raise Interruption
+
+    monkeypatch.setattr(place, name, raising)
+
+
+def filled(make, room):
+    """A learner whose walk has room for so many more rows, its twin, and the next rows."""
+    learner, other = make(), make()
+    X, Y = stream(learner)
+    for i, (x, y) in enumerate(zip(X, Y, strict=True)):
+        change = learner._now.change
+        if (
+            i > 110
+            and change is not None
+            and len(change.walk.records) - change.walk.learned == room
+        ):
+            return learner, other, X[i:], Y[i:]
+        learner.learn(x, y)
+        other.learn(x, y)
+    raise AssertionError("it is never so full")
+
+
+@quiet
+@every_learner
+def test_an_exception_before_a_full_walk_is_noted(make, monkeypatch):
+    learner, other, X, Y = filled(make, room=1)
+    raising_once(monkeypatch, type(learner), "_finish")
+    with pytest.raises(Interruption):
+        learner.learn(X[0], Y[0])
+    other.learn(X[0], Y[0])
+    for x, y in zip(X[1:], Y[1:], strict=True):
+        learner.learn(x, y)
+        other.learn(x, y)
+    assert everything(learner) == everything(other)
+
+
+@quiet
+@every_learner
+@pytest.mark.parametrize("gone", [False, True], ids=["held", "gone"])
+def test_an_exception_while_rows_are_noted_leaves_a_memory_that_can_be_asked(
+    make, gone, monkeypatch
+):
+    learner, other, _, _ = filled(make, room=2)
+    memory = learner.memory
+    raising_once(monkeypatch, type(learner.guesses), "take")
+    with pytest.raises(Interruption):
+        learner.seen  # noqa: B018
+    if gone:
+        del learner
+    np.testing.assert_array_equal(memory.w, copy.deepcopy(other).memory.w)
+    if hasattr(memory, "U"):
+        U = np.asarray(memory.U, float)
+        np.testing.assert_allclose(U.T @ U, np.eye(U.shape[1]), atol=1e-5)
+        np.testing.assert_array_equal(memory.sigma, other.memory.sigma)
+
+
+@quiet
+@pytest.mark.parametrize("name", ["principal", "rls"])
+def test_a_handler_that_reads_w_in_the_middle_of_a_row(name, monkeypatch):
+    """It finds the w of before, and nobody finds that one afterwards."""
+    learner, other, X, Y = filled(LEARNERS[name], room=5)
+    found = []
+
+    def asking(G, real=loop.rows_of):
+        found.append((learner.w, learner.predict(np.ones(P))))
+        return real(G)
+
+    for place in (loop, whole_loop):
+        monkeypatch.setattr(place, "rows_of", asking)
+    learner.learn(X[0], Y[0])
+    monkeypatch.undo()
+    np.testing.assert_array_equal(found[0][0], other.w)
+    other.learn(X[0], Y[0])
+    np.testing.assert_array_equal(learner.w, other.w)
+    assert learner.predict(np.ones(P)) == other.predict(np.ones(P))
+
+
+def test_features_may_ask_their_learner():
+    asked = []
+
+    def features(X):
+        asked.append((learner.seen, learner.memory.rank))
+        return X
+
+    learner = orfit.ORFit(orfit.Linear(P, features=features), 3, noise=0.1, rows="compiled")
+    X, y = stream(learner, 9)
+    for x, label in zip(X, y, strict=True):
+        learner.learn(x, label)
+    assert asked == [(i, min(i, 3)) for i in range(9)]
+    learner.predict(X[0])
+    assert asked[-1] == (9, 3)
+
+
+@quiet
+@every_learner
+def test_state_and_memory_tell_of_the_same_rows(make):
+    learner, other, _, _ = filled(make, room=3)
+    expected = everything(other)  # which has it noted
+    memory = pickle.loads(pickle.dumps(learner.memory))
+    np.testing.assert_array_equal(memory.w, copy.deepcopy(other).memory.w)
+    learner, other, _, _ = filled(make, room=3)
+    assert learner.state()[1] == other._reading(other.state)[1]
+    assert everything(learner) == expected
+
+
+def test_a_p_that_is_set_between_rows():
+    learner, other, X, Y = filled(LEARNERS["rls fading"], room=3)
+    assert other.seen  # noted
+    for each in (learner, other):
+        each.memory.L = np.asfortranarray(10 * np.eye(P))
+        each.memory.w = np.zeros((P, 1))
+        each.learn(X[0], Y[0])
+    assert learner.memory.width == other.memory.width
+    np.testing.assert_array_equal(learner.w, other.w)
+    np.testing.assert_array_equal(learner.memory.P, other.memory.P)

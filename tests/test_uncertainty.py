@@ -89,12 +89,12 @@ def test_intervals_hold_what_they_say(memory, noise, stream):
     inside = []
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((2600, 40)) / (np.arange(1, 41) if stream == "1/i" else 1.0)
-        y = X @ rng.standard_normal(40) + 0.3 * rng.standard_normal(2600)
+        X = rng.standard_normal((4000, 40)) / (np.arange(1, 41) if stream == "1/i" else 1.0)
+        y = X @ rng.standard_normal(40) + 0.3 * rng.standard_normal(4000)
         learner = orfit.ORFit(orfit.Linear(40), memory, noise=noise)
-        learner.learn_each(X[:600], y[:600])
-        f, spread = learner.predict(X[600:], std=True)
-        inside.append(np.abs(y[600:] - f) / spread)
+        learner.learn_each(X[:2000], y[:2000])
+        f, spread = learner.predict(X[2000:], std=True)
+        inside.append(np.abs(y[2000:] - f) / spread)
     error = np.concatenate(inside)
     assert np.mean(error < 1.96) == pytest.approx(0.95, abs=0.02)
     assert np.mean(error < 1.645) == pytest.approx(0.90, abs=0.03)

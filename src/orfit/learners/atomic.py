@@ -13,6 +13,7 @@ What an exception prevents, or nobody has needed yet, whoever uses the learner n
 """
 
 import copy
+import functools
 import os
 import threading
 import weakref
@@ -27,6 +28,12 @@ class Change:
 
     __slots__ = ("attributes", "before", "redo")
     walk: Any = None  # which can go on, where this is no more than rows that it has learned
+    idle = False  # whether it can be ended from inside whatever is done now
+
+    @property
+    def in_compiled_code(self) -> bool:
+        """Whether there may be rows that compiled code has learned, and nobody noted."""
+        return self.redo is not None or self.walk is not None
 
     def __init__(self, parts: Iterable[Any], redo: Callable[[], object] | None = None) -> None:
         self.attributes: list[dict[str, Any]] = [part.__dict__ for part in parts]
@@ -42,11 +49,11 @@ class Change:
 class GoingOn(Change):
     """Rows that compiled code learns one by one, while the learner changes no attribute."""
 
-    __slots__ = ("walk",)
+    __slots__ = ("idle", "link", "walk")
 
-    def __init__(self, walk: Any, noted: Callable[[], object]) -> None:
-        super().__init__((), noted)
-        self.walk = walk
+    def __init__(self, walk: Any) -> None:
+        super().__init__(())
+        self.walk, self.link, self.idle = walk, weakref.ref(walk), True
 
 
 HAPPENED = Change(())  # one that is over, but for what is to be changed in place
@@ -76,6 +83,10 @@ class Atomic:
         """The objects whose attributes a change may replace."""
         raise NotImplementedError
 
+    def _noted(self, walk: Any) -> None:
+        """Take note of rows that were going on."""
+        raise NotImplementedError
+
     def _settle(self) -> None:
         """Change in place what has been left to be changed."""
         raise NotImplementedError
@@ -90,10 +101,10 @@ class Atomic:
             change = self._now.change
             if change is None or (change.walk is not None and not finished):
                 return use(*args)
-            if not within:
+            if not within or change.idle:
                 self._finish()
                 return use(*args)
-            if change is HAPPENED or change.redo is not None:
+            if change is HAPPENED or change.in_compiled_code:
                 raise RuntimeError(
                     "the learner is in the middle of a step, and cannot be asked from inside it: "
                     "let a signal handler raise an exception, or set a flag"
@@ -152,11 +163,15 @@ class Atomic:
         if change is None:
             return
         if change.walk is not None:  # to take note of its rows is a change like others
-            change = now.change = Change(self._parts(), change.redo)
+            change = now.change = Change(self._parts(), functools.partial(self._noted, change.walk))
         if change is not HAPPENED:
             change.undo()
             if change.redo is not None:
-                change.redo()
+                try:
+                    change.redo()
+                except BaseException:
+                    change.undo()
+                    raise
             now.change = HAPPENED
         self._settle()
         now.change = None

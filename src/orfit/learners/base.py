@@ -344,6 +344,7 @@ class Learner(Atomic, ABC):
         Arrays may be the learner's own, which the next step changes. "w" is for other programs to
         read; a memory that carries w has its own form of it.
         """
+        self._catch_up()
         settings = self.settings()
         if "memory" in settings:
             settings["memory"] = described(settings["memory"])
@@ -366,6 +367,10 @@ class Learner(Atomic, ABC):
             state, header["meter"] = self._probes.state()
             arrays |= {f"meter.{name}": array for name, array in state.items()}
         return arrays, header
+
+    def _catch_up(self) -> None:
+        """Take note of rows that are going on."""
+        self._reading(lambda: None)
 
     def fields(self) -> Fields:
         """The plain values of `state` besides those that make a learner as this one."""

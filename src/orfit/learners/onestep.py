@@ -1,5 +1,6 @@
 """Learners that fit each block in a single step."""
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Iterable
@@ -512,14 +513,15 @@ class OneStep(Learner):
         None: it is not learned. A walk is under way from one `learn` to the next, and nothing of it
         is noted before somebody asks for what it has changed: most of what a row costs is that.
         """
-        going = self._now.change
-        if going is None or going.walk is None:
-            going = self._going_on()
-            if going is None:
-                return None
-        walk = going.walk
-        row = walk.learned
-        learned = walk.run(G, F, wanted)
+        going = self._entered()
+        if going is None:
+            return None
+        try:
+            walk = going.walk
+            row, self.memory.walking = walk.learned, going.link
+            learned = walk.run(G, F, wanted)
+        finally:
+            going.idle = True
         if learned == row:  # it is for the plain step
             self._finish()
             return None
@@ -531,6 +533,22 @@ class OneStep(Learner):
             self._finish()
         return record
 
+    def _entered(self) -> Any:
+        """The walk that goes on, with room for one more row; until it is idle, nobody ends it."""
+        now = self._now
+        while True:
+            going: Any = now.change
+            if going is not None and (going.walk is None or going.walk.full):
+                self._finish()  # an exception came before that was done
+                going = None
+            if going is None:
+                going = self._going_on()
+            if going is None:
+                return None
+            going.idle = False
+            if now.change is going:  # no signal handler has ended it
+                return going
+
     def _going_on(self) -> GoingOn | None:
         """Begin a walk of single rows, where nothing needs to look at each of them."""
         rows = min(self.guesses.until_count, int(self.memory.until_decision))
@@ -540,22 +558,21 @@ class OneStep(Learner):
         if not walk.goes_on:
             return None
         walk.begin(rows)
-        learner: Any = weakref.ref(self)  # in a circle, they would outlive their last user
-        walk.catch_up = lambda: learner()._reading(lambda: None)
-        self.memory.walking = weakref.ref(walk)
-        going = self._now.change = GoingOn(walk, lambda: learner()._noted(walk))
+        # In a circle, they would outlive their last user.
+        walk.catch_up = functools.partial(_asked_by_memory, weakref.ref(self), weakref.ref(walk))
+        going = self._now.change = GoingOn(walk)
         return going
 
     def _noted(self, walk: Walk) -> None:
         """Take note of rows that were going on."""
-        self.memory.walking = None
         self.__dict__["_seen"] += len(note(self, walk))
+        self.memory.walking = None
 
     def __del__(self) -> None:
         """A memory may outlive its learner: it knows all that it was taught."""
         now = getattr(self, "_now", None)  # a constructor may have refused
-        if now is not None and now.change is not None and now.change.walk is not None:
-            self._noted(now.change.walk)
+        if now is not None and now.change is not None and now.change.in_compiled_code:
+            self._finish()
 
     def kept(self, G: Any) -> Any:
         """G, for a meter as a copy: what is noted late must be what was learned."""
@@ -577,3 +594,13 @@ class OneStep(Learner):
         if count == 1:
             return flat
         return flat.repeat(count, 1) if guesses.columns == 1 else np.tile(flat, count)
+
+
+def _asked_by_memory(learner: "weakref.ref[Any]", walk: "weakref.ref[Any]") -> None:
+    """Let the memory know of the rows of this walk, unless that is what is being done."""
+    asked = learner()
+    if asked is None:  # it is going, and does so
+        return
+    change = asked._now.change
+    if not asked._lock._is_owned() or (change is not None and change.walk is walk()):
+        asked._catch_up()

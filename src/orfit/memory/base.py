@@ -71,11 +71,37 @@ class Walk(Protocol):
         """How many rows were learned since it began."""
 
     @property
+    def full(self) -> bool:
+        """Whether it has learned as many rows as it was begun for."""
+
+    @property
     def w(self) -> Any:
         """The parameters, p×q, as they are now: to be read, not written to."""
 
     def note(self) -> Array:
         """Let the memory know what came of it, if anything: the records."""
+
+
+class Noted:
+    """What compiled code leaves behind: who asks for it has it noted first (`Memory.walking`)."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, memory: Any, owner: type) -> Any:
+        if memory is None:
+            return self
+        if memory.walking is not None:
+            memory.catch_up()
+        try:
+            return memory.__dict__[self.name]
+        except KeyError:
+            raise AttributeError(f"{type(memory).__name__} has no {self.name} yet") from None
+
+    def __set__(self, memory: Any, value: Any) -> None:
+        if memory.walking is not None:
+            memory.catch_up()
+        memory.__dict__[self.name] = value
 
 
 class Memory(ABC):
@@ -203,6 +229,10 @@ class Memory(ABC):
         """So many rows may be learned by one `walk`."""
         return 1 << 30
 
+    def __getstate__(self) -> dict[str, Any]:
+        self.catch_up()
+        return vars(self) | {"walking": None}
+
     def catch_up(self) -> None:
         """Let it know of rows that go on being learned."""
         walk = None if self.walking is None else self.walking()
@@ -322,6 +352,8 @@ class Memory(ABC):
 class Carried:
     """Parameters as they are, for memories that keep nothing along which they could be put off."""
 
+    catch_up: Callable[[], None]  # of `Memory`
+
     def __init__(self) -> None:
         self._w: Any = None
         self.reach = 0.0
@@ -332,6 +364,7 @@ class Carried:
 
     @w.setter
     def w(self, w: Any) -> None:
+        self.catch_up()
         self._w, self.reach = tall.copy(w), tall.largest(w)
 
     def _along_w(self, G: Any) -> Array:

@@ -16,7 +16,7 @@ from orfit import door, schema, small, tall
 from orfit import tail as tails
 from orfit.door import Array
 from orfit.growth import Growth
-from orfit.memory.base import Memory
+from orfit.memory.base import Memory, Noted
 from orfit.memory.frame import Frame, Parts, decompose
 from orfit.memory.known import Known, as_rows, pull, scaled, together
 from orfit.memory.motion import LEAST, shrunk
@@ -132,21 +132,6 @@ class JoinedSplit(BasisSplit):
         return made
 
 
-class Noted:
-    """What compiled code leaves behind: who asks for it has it noted first (`Memory.walking`)."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, memory: Any, owner: type) -> Any:
-        if memory.walking is not None:
-            memory.catch_up()
-        return memory.__dict__[self.name]
-
-    def __set__(self, memory: Any, value: Any) -> None:
-        memory.__dict__[self.name] = value
-
-
 class Basis(Memory):
     """The common part: take gradients in, then `trim`.
 
@@ -170,10 +155,6 @@ class Basis(Memory):
         self.seen = self.form()  # how much, along the frame's directions
         self.tail = tails.unseen(1)
         self._lost = 0.0
-
-    def __getstate__(self) -> dict[str, Any]:
-        self.catch_up()
-        return vars(self) | {"walking": None}
 
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.

@@ -11,7 +11,7 @@ from scipy import linalg
 from orfit import door, schema, small, tall
 from orfit.door import Array, check_finite, symmetric
 from orfit.growth import Growth, refuse
-from orfit.memory.base import Carried, Memory
+from orfit.memory.base import Carried, Memory, Noted
 from orfit.memory.drift import added, checked, drifts, widened
 from orfit.memory.known import Known, as_rows
 from orfit.memory.motion import times
@@ -74,6 +74,7 @@ class Dense(Carried, Memory):
     """
 
     compiled = drifts = moves = merges = True
+    width, reach = Noted(), Noted()
 
     def __init__(self, prior: object = 1.0) -> None:
         """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
@@ -129,6 +130,7 @@ class Dense(Carried, Memory):
 
     @L.setter
     def L(self, L: Array) -> None:
+        self.catch_up()
         self.root = L
         self.rewriting: tall.OuterProduct | None = None  # of `root`, by a step
         # Of `root` by the compiled loop: scale (root − u vᵀ), where the scale is not zero.

@@ -30,9 +30,9 @@ def compiled() -> Any:
 
 
 def rows_of(G: Any) -> Array:
-    """G's columns as rows for compiled code, which would be compiled anew for read-only ones."""
+    """G's columns as rows for compiled code, which would be compiled anew for other ones."""
     rows: Array = (G if isinstance(G, np.ndarray) else tall.shared(G)).T
-    return rows if rows.flags.writeable else rows.copy()
+    return rows if rows.flags.carray else rows.copy()
 
 
 def packed(memory: Any, guesses: int, exact: bool) -> Array:
@@ -70,7 +70,7 @@ class Walk:
 
     def begin(self, rows: int) -> None:
         memory, guesses, frame = self.memory, self.guesses, self.memory.frame
-        self.frame, self._w = frame, frame._w
+        self.frame, self._w = frame, None if frame._w is None else (0, frame._w)
         count, columns = len(guesses.noises), len(frame.base)
         self.records = np.empty((rows, 3 + count + 2 * columns + columns // count))
         exact = memory.provenance(guesses.noise) is not None
@@ -100,7 +100,7 @@ class Walk:
         )
 
     def run(self, G: Any, F: Array, Y: Array) -> int:
-        self._w, X = None, rows_of(G)
+        X = rows_of(G)
         self.walk(self.threads(X.shape[1], len(X)), X, F, Y)
         return self.learned
 
@@ -109,11 +109,17 @@ class Walk:
         return int(self.state.item(0))
 
     @property
+    def full(self) -> bool:
+        return self.learned == len(self.records)
+
+    @property
     def w(self) -> Any:
-        if self._w is None:
+        made, learned = self._w, self.learned
+        if made is None or made[0] != learned:  # of so many rows
             frame, (stored, _, _, shift, _) = self.frame, self._arrays()
-            self._w = frame.base.T + tall.combine(frame.rows[:stored].T, shift.T)
-        return self._w
+            made = learned, frame.base.T + tall.combine(frame.rows[:stored].T, shift.T)
+            self._w = made
+        return made[1]
 
     def _arrays(self) -> tuple[int, Array, Array, Array, Array]:
         """Of the state: how many rows are stored, sigma, two of the tail's arrays, shift and W."""
@@ -139,7 +145,8 @@ class Walk:
         stored, sigma, (level, dropped), shift, W = self._arrays()
         made_by = np.asfortranarray(self.provenance[:stored, :stored]) if exact else None
         provenance = None if made_by is None else small.Provenance(made_by)
-        frame.advance(stored, W, shift, int(folds), provenance, self._w)
+        w = None if self._w is None or self._w[0] != learned else self._w[1]
+        frame.advance(stored, W, shift, int(folds), provenance, w)
         frame.reach, memory._lost = reach, lost
         memory.seen = Axes(sigma)
         memory.tail = Tail(level, dropped, *tail)

@@ -69,6 +69,10 @@ class Walk:
         return int(self.state.item(0))
 
     @property
+    def full(self) -> bool:
+        return self.learned == len(self.records)
+
+    @property
     def w(self) -> Any:
         return self.memory.w
 

@@ -586,8 +586,25 @@ def test_a_checkpoint_that_cannot_be_written(tmp_path, capsys):
     checkpoint = tmp_path / "folder" / "c"
     assert cli.main(["learn", path, "--target", "y", "--checkpoint", str(checkpoint)]) == 1
     told = capsys.readouterr().err
+    assert told.startswith("orfit: ")  # before anything was read
     assert "there is no folder" in told
     assert "Traceback" not in told
+
+
+def test_predict_says_nothing_before_it_can_say_all(tmp_path, capsys):
+    """A file that stdout goes to has no head without lines."""
+    path, checkpoint = put(tmp_path / "t.csv", columns(100)), str(tmp_path / "c")
+    assert cli.main(["learn", path, "--target", "y", "--checkpoint", checkpoint, "--quiet"]) == 0
+    table = columns(10)
+    del table["a"]
+    other = put(tmp_path / "other.csv", table)
+    capsys.readouterr()
+    assert cli.main(["predict", checkpoint, other]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "other.csv" in err
+    assert cli.main(["learn", other, "--target", "y", "--checkpoint", checkpoint]) == 2
+    assert "other.csv" in capsys.readouterr().err
 
 
 def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path, capsys, monkeypatch):

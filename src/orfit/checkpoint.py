@@ -97,7 +97,7 @@ class Writer:
 
     def now(self, path: str | os.PathLike[str], content: Content) -> None:
         """After what is under way, which would else replace this by what is older."""
-        target, done = _target(path), Future[None]()
+        target, done = target_of(path), Future[None]()
         with self._lock:
             before, self._last = self._last, done
         try:
@@ -109,7 +109,7 @@ class Writer:
 
     def later(self, path: str | os.PathLike[str], content: Content) -> "Future[None]":
         """Beside what the process does meanwhile, which does not end before all is written."""
-        target, done = _target(path), Future[None]()
+        target, done = target_of(path), Future[None]()
         done.set_running_or_notify_cancel()  # nobody can call it off
         with self._lock:
             before, self._last = self._last, done
@@ -142,7 +142,7 @@ def _write_after(
 writer = Writer()
 
 
-def _target(path: str | os.PathLike[str]) -> Path:
+def target_of(path: str | os.PathLike[str]) -> Path:
     """The file to write, where there can be one."""
     target = Path(path).resolve()  # through a link, to the file it names
     if not target.parent.is_dir():

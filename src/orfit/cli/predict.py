@@ -34,11 +34,9 @@ def predict(
     writer = csv.writer(sys.stdout, lineterminator="\n")
     targets = session.encoding.choice.targets
     classes = session.encoding.target.classes
+    head = [f"{name}{end}" for name in targets for end in ("", "_std", "_low", "_high")]
     if classes is not None:
-        writer.writerow([targets[0], "score"])
-    else:
-        ends = ("", "_std", "_low", "_high")
-        writer.writerow([f"{name}{end}" for name in targets for end in ends])
+        head = [targets[0], "score"]
     for path in inputs:
         reading = Reading(0, None, live=True)
         for block in Source.of([path], format, delimiter).blocks():
@@ -58,5 +56,8 @@ def predict(
                         lines[found.rows, i::4] = [
                             [repr(v) for v in row] for row in numbers.tolist()
                         ]
+                if head:  # once there is something to say below it
+                    writer.writerow(head)
+                    head = []
                 writer.writerows(lines.tolist())
             sys.stdout.flush()  # rows of a pipe are answered as they come

@@ -32,7 +32,10 @@ def export(model: Any) -> Any:
         >>> [node.op_type for node in export(model).graph.node]
         ['MatMul', 'Add']
     """
-    from onnx import checker, helper
+    try:
+        from onnx import checker, helper
+    except ImportError:
+        raise ImportError("an ONNX graph is made by the package onnx: pip install onnx") from None
 
     check_is_fitted(model)
     scaled: Scaled = model._learned.scaled

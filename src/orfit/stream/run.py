@@ -12,6 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
+from orfit.checkpoint import target_of
 from orfit.stream import saved
 from orfit.stream.block import Block, Position, StreamError
 from orfit.stream.bookmarks import Bookmarks
@@ -170,6 +171,8 @@ class Run:
         With a signal it ends earlier (`signals.came`); with an error, after what came before it was
         saved.
         """
+        if self.saving.path is not None:  # before a row is read, which a pipe would not give again
+            target_of(self.saving.path)
         for file in self.files:
             choice.inputs(file.source.names, file.path)
         self.session, self._changed = session, session is None

@@ -96,7 +96,7 @@ class Source:
         for column in (*numeric, *(columns or ())):
             if column not in self.names:
                 raise StreamError(
-                    f"there is no column {column!r}; the columns are "
+                    f"{self._inputs[0].name}: there is no column {column!r}; the columns are "
                     f"{', '.join(map(repr, self.names))}"
                 )
         wanted = [name for name in self.names if columns is None or name in columns]

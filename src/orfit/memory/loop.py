@@ -52,11 +52,25 @@ def packed(memory: Any, guesses: int, exact: bool) -> Array:
     return state
 
 
-class Walk:
-    """`memory.Walk`, by `kernels.walk`, whose records these are."""
+class Counting:
+    """A walk that goes on; compiled code counts its rows, in the first number of its state."""
 
     goes_on = True
     catch_up: Callable[[], None]
+    records: Array
+    state: Array
+
+    @property
+    def learned(self) -> int:
+        return int(self.state.item(0))
+
+    @property
+    def full(self) -> bool:
+        return self.learned == len(self.records)
+
+
+class Walk(Counting):
+    """`memory.Walk`, by `kernels.walk`, whose records these are."""
 
     def __init__(
         self, memory: Any, guesses: Any, forgetting: float, drift: float, most: float
@@ -103,14 +117,6 @@ class Walk:
         X = rows_of(G)
         self.walk(self.threads(X.shape[1], len(X)), X, F, Y)
         return self.learned
-
-    @property
-    def learned(self) -> int:
-        return int(self.state.item(0))
-
-    @property
-    def full(self) -> bool:
-        return self.learned == len(self.records)
 
     @property
     def w(self) -> Any:

@@ -2,7 +2,6 @@
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from orfit import tall
 from orfit.door import Array
-from orfit.memory.loop import rows_of
+from orfit.memory.loop import Counting, rows_of
 from orfit.memory.windup import VISIBLE, WIDEST
 
 # Lengths whose squares are numbers, and the share of a length that is no rounding.
@@ -27,11 +26,8 @@ def kernel() -> Any:
     return whole.walk
 
 
-class Walk:
+class Walk(Counting):
     """`memory.Walk`, by `kernels.whole`: records of 4 + 3q numbers."""
-
-    goes_on = True
-    catch_up: Callable[[], None]
 
     def __init__(
         self, memory: Any, guesses: Any, forgetting: float, drift: Any, most: float
@@ -63,14 +59,6 @@ class Walk:
         if len(Y):  # without a row, the kernel would settle what the last one has left
             self.walk(rows_of(G), F, Y)
         return self.learned
-
-    @property
-    def learned(self) -> int:
-        return int(self.state.item(0))
-
-    @property
-    def full(self) -> bool:
-        return self.learned == len(self.records)
 
     @property
     def w(self) -> Any:

@@ -357,18 +357,18 @@ def test_after_a_memory_took_something_in_the_loop_knows_w(rows, rng):
 
 @every_way
 @pytest.mark.parametrize("share", [0.86, 0.8, 0.707, 0.5])
-@pytest.mark.parametrize("m", [40, 150])
+@pytest.mark.parametrize("m", [60, 250])
 def test_a_chain_of_gradients_each_half_its_predecessor(rows, share, m):
     """What one direction lacks of being orthogonal must not be magnified by all that follow."""
-    p = 200
+    p = 300
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((p, p)))[0]
-    links = [share * Q[j - 1] + np.sqrt(1 - share**2) * Q[j] for j in range(1, 150)]
-    X, y = np.array([Q[0], *links]), np.random.default_rng(1).standard_normal(150)
+    links = [share * Q[j - 1] + np.sqrt(1 - share**2) * Q[j] for j in range(1, 250)]
+    X, y = np.array([Q[0], *links]), np.random.default_rng(1).standard_normal(250)
     learner = on(rows)(orfit.Linear(p), m, noise=1e-2)
     learner.learn_each(X, y)
     U = learner.memory.U
     assert np.abs(U.T @ U - np.eye(m)).max() <= 1e-12
-    if m == 150:
+    if m == 250:
         ridge = np.linalg.solve(X.T @ X + 1e-2 * np.eye(p), X.T @ y)
         assert np.abs(learner.w - ridge).max() <= 1e-12
 

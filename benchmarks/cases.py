@@ -382,7 +382,7 @@ def plan():
          lambda kind: batch_against_single(Stream(10**4, kind), 100, 100, 7)),
         (Case("p=10⁴, m=100, learn_batch of 100", "—× verbatim", None, True),
          lambda kind: against_verbatim(Stream(10**4, kind), 100, 100, 7, "learn_batch", 10)),
-        (Case('p=2,000, m=50, noise="auto" ÷ noise=0.1', "≤ 1.6", 1.6, False),
+        (Case('p=2,000, m=50, noise="auto" ÷ the noise it chose', "≤ 1.6", 1.6, False),
          lambda kind: auto_against_fixed(Stream(2000, kind), 50, 500, 11)),
         (Case("p=20, m=5, one learn ÷ verbatim step", "≤ 1.5", 1.5, False),
          lambda kind: inverse(against_verbatim(Stream(20, kind), 5, 2000, 7, "learn", 2000))),

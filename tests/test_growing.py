@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import orfit
+from orfit.features import Raw
 from orfit.memory import Growing
+from orfit.stream.setup import Fit, Setup, make_learner
 
 WAYS = ["plain", "compiled", "coordinates"]
 
@@ -107,3 +109,26 @@ def test_another_word_is_refused():
         orfit.ORFit(orfit.Linear(4), "automatic")
     with pytest.raises(ValueError, match="most"):
         Growing(0)
+
+
+@pytest.mark.parametrize("rank", [25, 90])
+def test_a_stream_gets_the_directions_that_make_it_as_sure_as_all_would(rank, rng):
+    X, y = low_rank(rng, 1500, 400, rank)
+    setup = Setup(budget=1_100_000, noise=0.1, probes=0)  # the whole P takes 1.28 MB
+    learner = make_learner(setup, Fit(Raw(), 0.1, 1.0), 400, None, long=True)
+    exact = orfit.RLS(orfit.Linear(400, bias=True), prior=0.1)
+    for each in (learner, exact):
+        each.learn_each(X, y)
+    assert rank <= learner.memory.rank < min(2 * rank, learner.memory.most)
+    assert learner.health().surprise < 1.1 * exact.health().surprise
+
+
+@pytest.mark.parametrize("budget", [200_000, 600_000])
+def test_a_stream_keeps_to_its_budget(budget, rng):
+    X, y = spectrum(rng, 1500, 400)
+    setup = Setup(budget=budget, noise=0.1, probes=0)
+    learner = make_learner(setup, Fit(Raw(), 0.1, 1.0), 400, None, long=True)
+    learner.learn_each(X, y)
+    memory = learner.memory
+    assert memory.rank == memory.most  # it would take more
+    assert 0.8 * budget < 8 * (memory.numbers + 2 * learner.model.size) <= budget

@@ -68,7 +68,7 @@ class Guesses:
         count = len(self.noises)
         self.error = np.zeros(count)
         self.spread = np.zeros((4, count * columns))  # mean u²; lately; and u u' of neighbours, u
-        self.excess = np.zeros(count)  # mean (gᵀPg + R) / R
+        self.excess = np.zeros(count)  # mean (gᵀPg + R) / R, lately
         self._known = 0  # gradients that tell a scale
         self._gradients = 0  # counted in `error`
         # Of gradients that wait to be counted, variances and residuals: those of the first so many
@@ -242,7 +242,7 @@ class Guesses:
             weights, old = _weights(known, len(u))
             recent, faded = _weights(known, len(u), LATELY)
             with np.errstate(over="ignore"):
-                excess = old * excess + weights @ np.minimum(S / noises, MOST)
+                excess = faded * excess + recent @ np.minimum(S / noises, MOST)
             squares, products = u * u, np.empty_like(u)
             products[0], products[1:] = u[0] * spread[3], u[1:] * u[:-1]
             before, spread = spread, np.empty_like(spread)
@@ -302,15 +302,15 @@ class Guesses:
         for one in (self, other):
             one._count(whole=True)
 
-        def mean(mine: Array, theirs: Array, before: int, more: int) -> Array:
-            a, b = min(before, WINDOW), min(more, WINDOW)
+        def mean(mine: Array, theirs: Array, before: int, more: int, window: int) -> Array:
+            a, b = min(before, window), min(more, window)
             return np.asarray((a * mine + b * theirs) / max(1, a + b))
 
         last = self.spread[3] if self._known else other.spread[3]
-        self.spread = mean(self.spread, other.spread, self._known, other._known)
+        self.spread = mean(self.spread, other.spread, self._known, other._known, WINDOW)
         self.spread[3] = last
-        self.excess = mean(self.excess, other.excess, self._known, other._known)
-        self.error = mean(self.error, other.error, self._gradients, other._gradients)
+        self.excess = mean(self.excess, other.excess, self._known, other._known, LATELY)
+        self.error = mean(self.error, other.error, self._gradients, other._gradients, WINDOW)
         self._known, self._gradients = (
             self._known + other._known,
             self._gradients + other._gradients,

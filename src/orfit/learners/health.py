@@ -14,8 +14,8 @@ CORRELATED = 0.3  # neighbouring residuals
 class Health:
     """Numbers to watch, and what they say.
 
-    surprise: S/R, the recent mean of (gᵀPg + R) / R. Near 1 what is left of a residual is noise;
-        well above it predictions are still uncertain. NaN without noise.
+    surprise: S/R, the mean of (gᵀPg + R) / R over a hundred rows or so. Near 1 what is left of a
+        residual is noise; well above it predictions are still uncertain. NaN without noise.
     dropped: the energy per row that was dropped, beside R: by how much S/R would be larger if
         nothing were known of dropped directions. Below 1 a larger memory cannot help; above it, it
         may: the tail knows those directions on average, not one by one. (`novelty` does not tell:
@@ -41,6 +41,11 @@ class Health:
     seen: int
 
     @property
+    def unsure(self) -> bool:
+        """Whether predictions are uncertain beside the noise."""
+        return self.surprise > UNCERTAIN
+
+    @property
     def advice(self) -> str:
         """What the numbers say, in a sentence or two."""
         if math.isnan(self.innovation) or self.seen < ENOUGH:
@@ -57,7 +62,7 @@ class Health:
                 f"Residuals² are lately {self.innovation:.2f} times what is expected: after a "
                 "jump, or with too large a noise or drift, intervals are too wide."
             )
-        if self.surprise > UNCERTAIN:
+        if self.unsure:
             said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain beside the noise.")
         if self.dropped > MATTERS:
             said.append(

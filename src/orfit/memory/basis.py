@@ -554,6 +554,11 @@ class Bounded(Basis, ABC):
         more = max(8, int(2.5 * self.m**0.5), min(16, (1 << 15) // max(1, size)))
         return int(self.m + more)
 
+    def numbers_within(self, size: int) -> int:
+        """How many numbers it keeps at most, of gradients of that size: Q, W, M and provenance."""
+        rows = self.room(size)
+        return int(rows * (size + self.m + 2 * rows))
+
     @abstractmethod
     def trim(self) -> None: ...
 

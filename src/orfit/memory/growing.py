@@ -13,6 +13,7 @@ from orfit.memory.principal import Principal
 from orfit.schema import Fields
 
 FIRST = 10  # directions to begin with
+MOST = 300  # where nobody says: beyond, a row's time grows like their cube
 INTERVAL = 32  # rows between decisions to grow
 SHARE = 0.5  # of what there are: so many more at a time
 ROWS = 2  # for each direction, before there are more
@@ -34,7 +35,7 @@ class Growing(Principal):
         (10, 50)
     """
 
-    def __init__(self, most: int = 300) -> None:
+    def __init__(self, most: int = MOST) -> None:
         super().__init__(min(FIRST, door.count("most", most)))
         self.limit = int(most)
         self._rows = 0

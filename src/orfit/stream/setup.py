@@ -1,5 +1,6 @@
 """How a stream is learned: what a user may say, what is chosen where nothing is said."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from orfit.learners.base import Learner
 from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
 from orfit.memory import Growing, Principal
+from orfit.memory.growing import FIRST, MOST
 from orfit.meter import Meter
 from orfit.models import Linear
 from orfit.schema import Fields
@@ -20,9 +22,7 @@ from orfit.stream.block import StreamError
 from orfit.stream.features import leave_one_out, parse
 
 WAVES = 300  # Fourier features, where nobody says how many
-LARGEST_EXACT = 1000  # parameters, up to which the whole P takes less time than directions do
-DIRECTIONS = 100  # that a memory may grow to by itself: each costs as much time as those before it
-ROOM = 1.5  # numbers that are kept for each of a basis: rows that wait, and work
+LARGEST_EXACT = 2000  # parameters, up to which the whole P takes less time than `MOST` directions
 TELLING = 1000  # rows, from which features are chosen
 GRID = range(-6, 2)  # powers of ten: of the noise, beside a row's squared length
 RATE = 0.1  # of plain SGD, beside the length of a row: the step that would fit it whole is 1
@@ -166,18 +166,20 @@ def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, long: boo
 def _memory(setup: Setup, memories: int, parameters: int, heads: int) -> Principal:
     """Directions, as many as are wanted and the budget allows."""
     guesses = memories * (8 if setup.noise == "auto" else 1) * (2 if setup.tail == "auto" else 1)
-    each = 8 * ROOM * parameters * memories
-    fixed = 8 * parameters * (guesses * heads + setup.probes)
-    afforded = int((setup.budget - fixed) / each)
-    wanted = min(DIRECTIONS, parameters) if setup.memory == "auto" else int(setup.memory)
-    least = min(wanted, 10) if setup.memory == "auto" else wanted
+    fixed = parameters * (guesses * heads + setup.probes)
+
+    def bytes_of(m: int) -> int:
+        return 8 * (fixed + memories * Principal(m).numbers_within(parameters))
+
+    wanted = min(MOST, parameters) if setup.memory == "auto" else int(setup.memory)
+    afforded = bisect_right(range(1, wanted + 1), setup.budget, key=bytes_of)
+    least = min(wanted, FIRST) if setup.memory == "auto" else wanted
     if afforded < least:
         raise StreamError(
-            f"{least} directions of {parameters} parameters take "
-            f"{(fixed + least * each) / 1e6:.0f} MB, more than --budget allows: take fewer "
-            "features or directions, or allow more"
+            f"{least} directions of {parameters} parameters take {bytes_of(least) / 1e6:.3g} MB, "
+            "more than --budget allows: take fewer features or directions, or allow more"
         )
-    return Growing(min(wanted, afforded)) if setup.memory == "auto" else Principal(wanted)
+    return Growing(afforded) if setup.memory == "auto" else Principal(wanted)
 
 
 LEARNERS = ("ORFit", "RLS")

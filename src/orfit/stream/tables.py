@@ -74,6 +74,8 @@ def facts(session: Session) -> list[tuple[str, str]]:
     told.append(("learner", f"{kind_of(session)}, {memory(session)}"))
     told.append(("forgetting", f"{learner.forgetting:g}"))
     told.append(("S/R", f"{number(health.surprise, '.3g')} (1: as sure as noise lets it be)"))
+    if health.unsure and learner.memory.rank == learner.memory.most:
+        told.append(("", "more directions may bring it nearer to 1: --memory says how many"))
     if (meter := learner.meter) is not None and session.scores.rows:
         change, error = meter.change.rms, meter.error.rms
         told.append(("forgotten", f"past predictions moved by {_reading(session, change)}"))

@@ -290,3 +290,9 @@ def test_a_learner_goes_on_as_it_began(tmp_path, rng):
     late = orfit.load(tmp_path / "late")
     assert late.way() == "plain"
     assert late.way(2000) == "compiled"
+
+
+@pytest.mark.parametrize("wrong", [3, "x", "int8"])
+def test_what_is_no_dtype_is_told(wrong):
+    with pytest.raises(ValueError, match="dtype must be float64, float32 or None; it is"):
+        orfit.warm_up(wrong)

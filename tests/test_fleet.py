@@ -235,3 +235,12 @@ def test_damaged_files(tmp_path, monkeypatch):
     saved("U", lambda f: f._U.__imul__(2))
     saved("count", lambda f: setattr(f, "count", 5))
     saved("m", lambda f: setattr(f, "_m", 10**6))
+
+
+def test_one_row_and_a_wrong_place_are_told_in_a_sentence():
+    fleet = orfit.Fleet(4, orfit.Linear(3), 2, noise=1.0)
+    with pytest.raises(ValueError, match=r"which=\[3\], X=\[x\], Y=\[y\] for one"):
+        fleet.learn(1, np.ones(3), 1.0)
+    for wrong in (4, -5):
+        with pytest.raises(IndexError, match=f"there are 4 learners, from 0 on; {wrong} is none"):
+            fleet[wrong]

@@ -108,6 +108,10 @@ class Fleet(Atomic):
         return predicted
 
     def _learn(self, which: object, X: object, Y: object) -> Array:
+        if np.asarray(which).ndim == 0:
+            raise ValueError(
+                "learn(which, X, Y) takes rows: which=[3], X=[x], Y=[y] for one of them"
+            )
         inputs, labels = self._like._many(X, Y)
         owners = self._owners(which, len(inputs))
         if not len(inputs):
@@ -178,8 +182,10 @@ class Fleet(Atomic):
 
     def __getitem__(self, i: int) -> ORFit:
         """A copy of the i-th, as a learner of its own."""
-        index = range(self.count)[door.count("index", i, least=-self.count)]
-        learner: ORFit = self._reading(self._learner, index)
+        index = door.count("index", i, least=-door.MOST)
+        if not -self.count <= index < self.count:
+            raise IndexError(f"there are {self.count} learners, from 0 on; {index} is none of them")
+        learner: ORFit = self._reading(self._learner, index % self.count)
         return learner
 
     def _owners(self, which: object, rows: int) -> Array:

@@ -55,9 +55,9 @@ def merge(learners: Iterable[Any]) -> Any:
         >>> learner.seen
         40
     """
-    given = list(learners)
+    given = list(learners) if isinstance(learners, Iterable) else []
     if not given:
-        raise ValueError("there is nothing to merge: give one learner at least")
+        raise ValueError("there is nothing to merge: give a list of learners, one at least")
     for one in given:
         _check_kind(one)
     made = copy.deepcopy(given[0])
@@ -119,9 +119,10 @@ def merge_part(learner: "OneStep", part: Part) -> Update:
     for name, mine in _facts(learner).items():
         theirs = part.facts[name]
         if not np.array_equal(mine, theirs):
+            both = (learner.model, part.model) if name == "model" else (mine, theirs)
             raise ValueError(
                 f"learners with different {name} cannot be merged: "
-                f"{mine!s:.200}, and {theirs!s:.200}"
+                f"{both[0]!s:.200}, and {both[1]!s:.200}"
             )
     if not _same(learner._w0, part.w0):
         raise ValueError("learners that began at different w0 cannot be merged")

@@ -25,9 +25,7 @@ def warm_up(dtype: npt.DTypeLike | None = None) -> None:
     Examples:
         >>> orfit.warm_up()  # when a service starts, before its stream does
     """
-    wanted = door.DTYPES if dtype is None else (np.dtype(dtype),)
-    if not set(wanted) <= set(door.DTYPES):
-        raise ValueError(f"dtype must be float64, float32 or None; it is {dtype!r}")
+    wanted = door.DTYPES if dtype is None else (_known(dtype),)
     if find_spec("numba") is None:
         return
     for each in wanted:
@@ -36,3 +34,13 @@ def warm_up(dtype: npt.DTypeLike | None = None) -> None:
             learner.learn_each(np.eye(4), np.zeros(4))
     if np.float64 in wanted:  # a fleet has no other numbers
         Fleet(1, Linear(4), 2, noise=1.0).learn(np.zeros(4, np.int64), np.eye(4), np.zeros(4))
+
+
+def _known(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    try:
+        known = np.dtype(dtype)
+    except TypeError:
+        known = None
+    if known is None or known not in door.DTYPES:
+        raise ValueError(f"dtype must be float64, float32 or None; it is {dtype!r}")
+    return known

@@ -3,6 +3,7 @@
 Each writes what it found to FOLDER; what one process would have found is made by the tests.
 """
 
+import functools
 import json
 import os
 import sys
@@ -10,6 +11,7 @@ import traceback
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import orfit
 import orfit.distributed
@@ -317,6 +319,181 @@ def killed(folder, shares, rank):
             learner.save(folder / "given-killed.safetensors")
 
 
+# Networks, which every process has whole.
+
+
+def network(outputs=1, dtype=torch.float64, seed=0):
+    """Of P parameters, too."""
+    inputs, hidden = (4, 50) if outputs == 1 else (3, 43)
+    torch.manual_seed(seed)
+    last = torch.nn.Linear(hidden, outputs, bias=outputs == 1)
+    made = torch.nn.Sequential(torch.nn.Linear(inputs, hidden), torch.nn.Tanh(), last)
+    return made.to(dtype)
+
+
+def curved(n, inputs=4, outputs=1):
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((n, inputs))
+    Y = np.sin(X @ rng.standard_normal((inputs, outputs)))
+    return X, Y[:, 0] if outputs == 1 else Y
+
+
+def net(learn="each", outputs=1, dtype=torch.float64, weight=None, said=None, **made):
+    """How a network learns, and the settings of its model and of its learner."""
+    return {"learn": learn, "outputs": outputs, "dtype": dtype, "weight": weight,
+            "said": said or {}, "made": made}  # fmt: skip
+
+
+ROWS = 30
+WEIGHTS = np.resize([1.0, 0.0, 2.5, 1.0], ROWS)
+AT_W = {
+    "R=0": net(),
+    "R=0, m": net(memory=8),
+    "R": net(noise=0.1),
+    "R, m": net(memory=8, noise=0.1),
+    "blocks, R=0": net(learn=5),
+    "blocks, R, m": net(learn=5, memory=8, noise=0.1),
+    "outputs": net(outputs=3, memory=12, noise=0.1),
+    "outputs, blocks": net(outputs=3, learn=5, memory=12, noise=0.1),
+    "λ": net(memory=8, noise=0.1, forgetting=0.95),
+    # With noise=1 float32 is 4e-6 of a prediction away from float64, in one process, too.
+    "float32": net(memory=8, noise=10.0, dtype=torch.float32),
+    "weights": net(memory=8, noise=0.1, weight=WEIGHTS),
+    "prior": net(memory=8, noise=0.1, said={"prior": 4.0}),
+    "auto": net(memory=8, noise="auto"),
+    "w0": net(memory=8, noise=0.1, w0=np.cos(np.arange(P))),
+}
+NETWORKS = AT_W | {
+    f"tangent, {name}": told | {"said": told["said"] | {"tangent": True}}
+    for name, told in AT_W.items()
+}
+NETWORKS["tangent, coordinates"] = net(
+    memory=8, noise=0.1, said={"tangent": True}, way="coordinates"
+)
+
+COUNTED_NETWORKS = ("R=0", "R, m", "λ", "tangent, R=0", "tangent, R, m")
+
+
+def network_learner(name, spread, shares=None):
+    told = NETWORKS[name]
+    made = {**told["made"]}
+    made["rows"] = made.pop("way", "plain")
+    model = orfit.TorchModel(network(told["outputs"], told["dtype"]), **told["said"])
+    if not spread:
+        return orfit.ORFit(model, **made)
+    return orfit.distributed.ORFit(orfit.distributed.Whole(model, shares=shares), **made)
+
+
+def network_learned(name, learner, some=slice(None)):
+    """Let it learn some of the rows: w, predictions and how sure they are."""
+    told = NETWORKS[name]
+    outputs = told["outputs"]
+    X, Y = curved(ROWS, 4 if outputs == 1 else 3, outputs)
+    if told["learn"] == "each":
+        learner.learn_each(X[some], Y[some], None if told["weight"] is None else WEIGHTS[some])
+    else:
+        for start in range(*some.indices(len(X))[:2], told["learn"]):
+            rows = slice(start, start + told["learn"])
+            learner.learn_batch(X[rows], Y[rows])
+    return np.asarray(learner.w), *learner.predict(X, std=True)
+
+
+def network_messages(name, shares):
+    """The most that a step took: sums, and parameters put together."""
+    learner, (X, y) = network_learner(name, True, shares), curved(ROWS)
+    processes, each = learner.model.processes, []
+    for i in range(ROWS):
+        before = processes.exchanges, processes.gathers
+        learner.learn(X[i], y[i])
+        each.append((processes.exchanges - before[0], processes.gathers - before[1]))
+    return [max(numbers) for numbers in zip(*each, strict=True)]
+
+
+class Spoiled(orfit.TorchModel):
+    """One that does on one process what it should not."""
+
+    how = None
+
+    def _at(self, w, X, classes):
+        F, G = super()._at(w, X, classes)
+        if self.how == "fails":
+            raise RuntimeError("no memory on this device")
+        if self.how == "gradient":
+            G[self.where] = np.nan
+        return F * (np.nan if self.how == "prediction" else 1), G
+
+
+def network_refusals(shares, rank):
+    """What one process refuses, or finds not finite, and what it and the others then raise."""
+    found, on_1 = {}, rank == 1
+    for tangent in (False, True):
+        for outputs in (1, 3):
+            model = Spoiled(network(outputs), tangent=tangent)
+            whole = orfit.distributed.Whole(model, shares=shares)
+            model.where = whole.here.start
+            learner = orfit.distributed.ORFit(whole, 12, noise=0.1, rows="plain")
+            X, Y = curved(20, 4 if outputs == 1 else 3, outputs)
+            bad, missing = X.copy(), Y.copy()
+            bad[3, 0], missing[3] = np.nan, np.nan
+
+            def tries(learner, X=X, Y=Y, bad=bad, missing=missing):
+                x, some = (bad[3] if on_1 else X[3]), (bad if on_1 else X)
+                return {
+                    "x": lambda: learner.learn(x, Y[3]),
+                    "y": lambda: learner.learn(X[3], missing[3] if on_1 else Y[3]),
+                    "batch": lambda: learner.learn_batch(some, Y),
+                    "each": lambda: learner.learn_each(some, Y),
+                    "weight": lambda: learner.learn(X[0], Y[0], -1.0 if on_1 else 1.0),
+                    "predict": lambda: learner.predict(some),
+                    "std": lambda: learner.predict(some, std=True),
+                }
+
+            for time in ("first", "later"):
+                for name, call in tries(learner).items():
+                    before = state_of(learner)
+                    told = raised(call)
+                    key = f"{name}, {time}, {tangent}, {outputs}"
+                    found[key] = [told, same(before, state_of(learner))]
+                for how in ("gradient", "prediction", "fails"):
+                    before, model.how = state_of(learner), how if on_1 else None
+                    told = raised(functools.partial(learner.learn, X[3], Y[3]))
+                    key = f"{how}, {time}, {tangent}, {outputs}"
+                    model.how = None
+                    found[key] = [told, same(before, state_of(learner))]
+                learner.learn_each(X, Y)  # and it goes on
+                learner.predict(X)
+            found[f"after, {tangent}, {outputs}"] = [None, learner.seen == 40]
+    unlike = orfit.TorchModel(network(seed=rank))
+    found["unlike"] = [raised(lambda: orfit.distributed.ORFit(unlike, 8)), True]
+    return found
+
+
+def network_saved(folder, shares):
+    """Saved in the middle, and taken up: bit by bit as if it had gone on."""
+    found = {}
+    for name in ("R, m", "tangent, outputs", "auto"):
+        learner = network_learner(name, True, shares)
+        network_learned(name, learner, slice(20))
+        path = folder / f"network-{name}-{len(shares)}.safetensors"
+        learner.save(path)
+        loaded = orfit.distributed.load(path, model=learner.model)
+        for one in (learner, loaded):
+            network_learned(name, one, slice(20, ROWS))
+        found[name] = same(state_of(learner), state_of(loaded))
+    return found
+
+
+def network_resumed(folder, shares):
+    """Go on from what another number of processes had saved, or one."""
+    found = {}
+    for path in sorted(folder.glob("network-*.safetensors")):
+        name = path.name.split("-")[1]
+        model = network_learner(name, True, shares).model
+        learner = orfit.distributed.load(path, model=model)
+        found[path.name] = network_learned(name, learner, slice(20, ROWS))[0]
+    return found
+
+
 def main(folder, kill):
     rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     shares, found, arrays = SHARES[count], {}, {}
@@ -331,6 +508,15 @@ def main(folder, kill):
     found["saved"] = saved(folder, shares, rank)
     for name, (seen, w) in resumed(folder, rank).items():
         arrays[f"{name}: w"], found[name] = w, seen
+    for name in NETWORKS:
+        learner = network_learner(name, True, shares)
+        told = dict(zip(("w", "f", "std"), network_learned(name, learner), strict=True))
+        arrays |= {f"network, {name}: all of {what}": numbers for what, numbers in told.items()}
+    found["network_counts"] = {name: network_messages(name, shares) for name in COUNTED_NETWORKS}
+    found["network_saved"] = network_saved(folder, shares)
+    for name, w in network_resumed(folder, shares).items():
+        arrays[f"{name}: all of w"] = w
+    found["network_refusals"] = network_refusals(shares, rank)
     found["divergence"] = divergence(shares, rank)
     np.savez(folder / f"{rank}.npz", **arrays)
     (folder / f"{rank}.json").write_text(json.dumps(found))

@@ -50,8 +50,12 @@ def runs(tmp_path_factory):
     X, y = shards.white(shards.STREAM)
     half.learn_each(X[:30], y[:30])
     half.save(four / "given-alone.safetensors")
+    for name in ("R, m", "tangent, outputs"):
+        learner = shards.network_learner(name, spread=False)
+        shards.network_learned(name, learner, slice(20))
+        learner.save(four / f"network-{name}-1.safetensors")
     ended = started(4, four, "kill")
-    for file in four.glob("given-*"):
+    for file in (*four.glob("given-*"), *four.glob("network-*")):
         (two / file.name).write_bytes(file.read_bytes())
     for returned, said in started(2, two):
         assert returned == 0, said
@@ -65,6 +69,8 @@ def told_by(folder, count):
 
     def whole(name):
         many = [part[name] for part in parts]
+        if ": all of " in name:
+            assert all(np.array_equal(part, many[0]) for part in many), name
         return np.concatenate(many) if name.endswith(": w") else many[0]
 
     return told, {name: whole(name) for name in parts[0].files}
@@ -171,3 +177,66 @@ def test_one_process_goes_on_by_itself(runs):
     expected = orfit.ORFit(orfit.Linear(shards.P), 8, noise=0.1, rows="plain")
     expected.learn_each(X, y)
     assert np.abs(learner.w - expected.w).max() < 1e-10
+
+
+@functools.cache
+def network_alone(name):
+    return shards.network_learned(name, shards.network_learner(name, spread=False))
+
+
+@pytest.mark.parametrize("name", shards.NETWORKS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_network_as_one_process_has_it(runs, count, name):
+    tolerance = 1e-5 if "float32" in name else 1e-10
+    for expected, what in zip(network_alone(name), ("w", "f", "std"), strict=True):
+        got = runs[count][1][f"network, {name}: all of {what}"]
+        assert got.dtype == np.asarray(expected).dtype
+        largest = max(1.0 if what == "std" else 0.0, float(np.abs(expected).max()))
+        assert np.abs(got - expected).max() <= tolerance * largest, what
+
+
+def test_messages_of_a_network(told):
+    for one in told:
+        for name, (sums, gathers) in one["network_counts"].items():
+            assert sums <= 2, name
+            assert gathers == (0 if "tangent" in name else 1), name
+
+
+def test_what_a_network_refuses_on_one_process_all_refuse(told):
+    for name in told[0]["network_refusals"]:
+        for rank, one in enumerate(told):
+            error, untouched = one["network_refusals"][name]
+            assert untouched, (name, rank)
+            if name.startswith("after"):
+                continue
+            assert error is not None, (name, rank)
+            if name.startswith(("gradient", "unlike")):  # of which all know alike
+                assert error[0] == "ValueError", (name, rank)
+            elif rank == 1:
+                expected = "RuntimeError" if name.startswith("fails") else "ValueError"
+                assert error[0] == expected, (name, rank)
+            else:
+                assert error[0] == "RefusedElsewhereError", (name, rank)
+
+
+def test_a_network_that_was_saved_goes_on(runs, told):
+    for one in told:
+        assert all(one["network_saved"].values())
+    for count in COUNTS:
+        whole = runs[count][1]
+        names = [name for name in whole if name.startswith("network-")]
+        assert {name.rpartition("-")[2][0] for name in names} >= {"1", "4"}
+        for name in names:
+            expected = network_alone(name.split("-")[1])[0]
+            assert np.abs(whole[name] - expected).max() < 1e-10, name
+
+
+def test_one_process_goes_on_with_a_network(runs):
+    path = runs["four"] / "network-R, m-4.safetensors"
+    model = orfit.TorchModel(shards.network())
+    learner = orfit.distributed.load(path, model=model, whole=True)
+    assert type(learner) is orfit.ORFit
+    w = shards.network_learned("R, m", learner, slice(20, shards.ROWS))[0]
+    assert np.abs(w - network_alone("R, m")[0]).max() < 1e-10
+    learner.sync()
+    assert np.array_equal(model.vector(model.module.state_dict()), w)

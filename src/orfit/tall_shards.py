@@ -37,6 +37,9 @@ class Processes(Protocol):
     def gather(self, numbers: Array, digest: int = 0) -> Array:
         """The numbers of all processes, one row for each."""
 
+    def join(self, part: Array, bounds: Any) -> Array:
+        """The parts of all processes, one behind the other; part r from bounds[r] to the next."""
+
     def largest(self, number: float) -> float:
         """The largest of all processes; infinite where one is NaN."""
 
@@ -79,7 +82,7 @@ class Met:
 class Shard:
     """What this process has of an array with p on one side: of its shape, with fewer numbers."""
 
-    __slots__ = ("axis", "factored", "lengths", "local", "met", "spread")
+    __slots__ = ("axis", "factored", "lengths", "local", "met", "spread", "whole")
     __array_ufunc__ = None  # numbers of NumPy leave arithmetic to us
 
     def __init__(self, local: Any, spread: Spread, axis: int = 0) -> None:
@@ -88,6 +91,7 @@ class Shard:
         self.met: Met | None = None
         self.factored: tuple[Any, Array] | None = None  # `tall.factors` of it
         self.lengths: Array | None = None  # `tall.norms` of it
+        self.whole: Any = None  # `joined`, of it
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -166,8 +170,16 @@ class Shard:
     def __truediv__(self, other: Any) -> "Shard":
         made = self._like(self.local / tall.here(other))
         if self.met is not None and self.axis == 0 and np.shape(other) == self.shape[1:]:
-            made.met = self.met.over(np.asarray(other, np.float64))
+            made.met = self.met.over(np.asarray(tall.to_numpy(other), np.float64))
         return made
+
+
+def joined(A: Shard) -> Any:
+    """All of A, p×… or (p,), in each process: a message of as many numbers, unless it is known."""
+    if A.whole is None:
+        found = A.spread.processes.join(tall.to_numpy(A.local), A.spread.bounds)
+        A.whole = tall.convert(A.local, found)
+    return A.whole
 
 
 @tall.here.register

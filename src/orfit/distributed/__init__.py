@@ -1,4 +1,6 @@
-"""p over processes: each has a slice of w and of every direction, and one sum a step goes around.
+"""p over processes: each has a slice of every direction, and one sum a step goes around.
+
+Of a `Linear` each has a slice of w, too; any other model, such as a network, each has `Whole`.
 
 Under `torchrun`, or in any process group of torch.distributed; started alone, a process has it all.
 `docs/scale.md` says when that pays.
@@ -20,6 +22,7 @@ from orfit.distributed.processes import (
     RefusedElsewhereError,
     start,
 )
+from orfit.distributed.whole import Whole
 
 __all__ = [
     "DivergedError",
@@ -27,6 +30,7 @@ __all__ = [
     "ORFit",
     "ProcessLostError",
     "RefusedElsewhereError",
+    "Whole",
     "load",
     "start",
 ]

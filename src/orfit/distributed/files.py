@@ -14,7 +14,9 @@ import numpy as np
 from orfit import checkpoint, door, learners, schema
 from orfit.checkpoint import CheckpointError, Content
 from orfit.distributed.linear import Linear
+from orfit.distributed.model import SpreadModel
 from orfit.distributed.processes import Processes, current
+from orfit.distributed.whole import spread_out
 from orfit.door import Array
 from orfit.learners.load import restored
 from orfit.schema import Fields
@@ -71,7 +73,7 @@ def save(
 
 def load(
     path: str | os.PathLike[str],
-    model: Linear | None = None,
+    model: Any = None,
     memory: Any = None,
     rows: Any = None,
     whole: bool = False,
@@ -81,7 +83,8 @@ def load(
     On as many as it was saved by, with the same shares, it goes on bit by bit as before; on others
     up to the rounding of sums. A file of an `orfit.ORFit`, saved by one process, is read too.
 
-    model: needed where the saved one has features of its own, or for other shares.
+    model: needed where the saved one is a network or has features of its own, where every process
+        has it whole, or for other shares.
     memory, rows: as for `orfit.load`.
     whole: True gives an `orfit.ORFit` that has all of p in this process, and needs no other.
 
@@ -101,14 +104,15 @@ def load(
         return _restored(path, arrays, header, model, memory, rows)
     error: Exception | None = None
     processes = current()
+    model = None if model is None else spread_out(model)
     try:
         said = checkpoint.read(path)[1]
         known = said.get("learner", said).get("model", {})
         if model is None:
             if "code" in known.get("settings", {}).values():
                 raise CheckpointError(
-                    f"{os.fspath(path)}: its model has features, which are Python code; pass the "
-                    "model to load, model=…"
+                    f"{os.fspath(path)}: its model is Python code, or has features, which are; "
+                    "pass the model to load, model=…"
                 )
             model = Linear(known.get("size"), heads=known.get("heads"))
         arrays, header = _assembled(Path(path), model)
@@ -126,7 +130,7 @@ def _restored(
     if header.get("kind") != ORFit.__name__:
         raise CheckpointError(f"{os.fspath(path)} holds no ORFit, which alone can be spread")
     try:
-        kind = learners.ORFit if not hasattr(model, "spread") else ORFit
+        kind = ORFit if isinstance(model, SpreadModel) else learners.ORFit
         return restored(arrays, header, model, memory, rows, kind=kind)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
@@ -134,7 +138,7 @@ def _restored(
         raise CheckpointError(f"{os.fspath(path)} is damaged ({error})") from None
 
 
-def _assembled(path: Path, model: Linear | None) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assembled(path: Path, model: SpreadModel | None) -> tuple[dict[str, Any], dict[str, Any]]:
     """The state as a learner in one process has it, but for what is another process' own."""
     small, header = checkpoint.read(path)
     arrays: dict[str, Any] = {**small}
@@ -167,7 +171,9 @@ def _assembled(path: Path, model: Linear | None) -> tuple[dict[str, Any], dict[s
     return arrays, said["learner"]
 
 
-def _cut(arrays: dict[str, Any], header: dict[str, Any], model: Linear | None) -> dict[str, Any]:
+def _cut(
+    arrays: dict[str, Any], header: dict[str, Any], model: SpreadModel | None
+) -> dict[str, Any]:
     """Of a state that one process had, what is here."""
     if model is None:
         return dict(arrays)

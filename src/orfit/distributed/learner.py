@@ -10,13 +10,15 @@ import numpy as np
 
 from orfit import door, learners, tall
 from orfit.distributed import files
-from orfit.distributed.linear import Linear, Missing
-from orfit.distributed.processes import ProcessLostError
+from orfit.distributed.model import Missing, SpreadModel
+from orfit.distributed.processes import ProcessLostError, RefusedElsewhereError
+from orfit.distributed.whole import spread_out
 from orfit.door import Array
 from orfit.learners.rows import Auto
 from orfit.learners.update import Update, Updates
 from orfit.learners.weights import weights
 from orfit.memory import Memory
+from orfit.models import Model
 from orfit.tall_shards import Shard
 
 T = TypeVar("T")
@@ -25,21 +27,23 @@ ALONE = "it is spread over processes: save it, and orfit.distributed.load(path, 
 
 
 class ORFit(learners.ORFit):
-    """`orfit.ORFit`, each process having a part of w and of every direction.
+    """`orfit.ORFit`, each process having a part of every direction.
 
     Every process makes the same calls in the same order: of x with what is here of it, of y and
     all else with the same. A row is learned by all or by none: where one process refuses its part
     (a NaN), it says why, and on the others `RefusedElsewhereError` is raised. Where a process has
     ended, the others raise `ProcessLostError`.
 
-    model: an `orfit.distributed.Linear`.
+    model: an `orfit.distributed.Linear`, of which each process has a part. Any other, such as an
+        `orfit.TorchModel`, each process has whole, and is given all of x (`Whole`).
     memory: as for `orfit.ORFit`; `RLS`' dense P cannot be spread.
-    w0: what is here of it; float32 makes the learner float32.
+    w0: what is here of it, or all where the model is whole; float32 makes a learner float32.
     noise, forgetting, tail, drift, rows: as for `orfit.ORFit`. With rows="compiled" there is none.
 
     One message of (s + q + n) n numbers goes around for each block of n rows, s the rows stored and
     q the heads; two where hardly anything of a row is new. `learn_each` takes apart many rows at
-    once, by one message. `learner.model.processes.exchanges` counts them.
+    once, by one message. `learner.model.processes.exchanges` counts them, `gathers` those of all of
+    w, which only a `Whole` needs.
 
     Examples:
         >>> import orfit.distributed  # torchrun --nproc-per-node 4 this.py
@@ -57,7 +61,7 @@ class ORFit(learners.ORFit):
 
     def __init__(
         self,
-        model: Linear,
+        model: Model | SpreadModel,
         memory: Memory | int | str | None = None,
         *,
         w0: object = None,
@@ -67,10 +71,9 @@ class ORFit(learners.ORFit):
         drift: float = 0.0,
         rows: str | Auto = "auto",
     ) -> None:
-        if not hasattr(model, "spread"):
-            raise ValueError(f"model must be spread, an orfit.distributed.Linear; it is {model!r}")
+        self._known: Any = None  # w, and of what
         super().__init__(
-            model,
+            spread_out(model),
             memory,
             w0=w0,
             noise=noise,
@@ -82,10 +85,23 @@ class ORFit(learners.ORFit):
 
     @property
     def w(self) -> Any:
-        """What is here of the parameters, (held,) or (held, q): a copy."""
-        w = tall.here(self._reading(lambda: tall.copy(self._w)))
-        w.flags.writeable = False
+        """The parameters as the model has them here, a copy: those of this process, or all."""
+        w = self._reading(lambda: tall.copy(self.model.told(self._w)))
+        if isinstance(w, np.ndarray):
+            w.flags.writeable = False
         return w
+
+    @property
+    def _w(self) -> Any:
+        # The same one until it moves: what is asked of the others once, all know then.
+        carried, mine = self._carrier.w, self._mine
+        if self._known is None or self._known[0] is not carried or self._known[1] != mine:
+            self._known = carried, mine, super()._w
+        return self._known[2]
+
+    @_w.setter
+    def _w(self, w: Any) -> None:
+        self._carrier.w = self._carried(w)
 
     def save(self, path: str | os.PathLike[str], wait: bool = True) -> "Future[None] | None":
         """Write everything, each process its part: `orfit.distributed.load` reads it back.
@@ -106,44 +122,44 @@ class ORFit(learners.ORFit):
 
     def _start(self, w0: object) -> Any:
         start = self.model.initial()
-        if w0 is None or isinstance(w0, Shard):
-            return tall.copy(start if w0 is None else w0)
-        try:
-            single = str(getattr(w0, "dtype", None)).removeprefix("torch.") == "float32"
-            w = door.numbers("w0", w0, np.float32 if single else np.float64)
-            if w.shape != start.local.shape:
-                raise ValueError(f"w0 must have shape {start.local.shape} here; it has {w.shape}")
-        except ValueError as error:
-            self.model.processes.refuse(error)
-            w = start.local
-        return tall.copy(Shard(w, self.model.spread))
+        if w0 is not None and not isinstance(w0, Shard):
+            try:
+                w0 = self.model.part_of(w0)
+            except ValueError as error:
+                self.model.processes.refuse(error)
+                w0 = None
+        if w0 is None:
+            return tall.copy(start)
+        # NumPy models take w0's dtype; a network has its own.
+        return tall.copy(w0 if isinstance(start.local, np.ndarray) else tall.convert(start, w0))
 
     # Where a process refuses its part of a row, the others wait for it in the first sum: so it
     # takes part in that, and they hear of it.
 
     def _learn_point(self, x: object, y: object, weight: object) -> Update:
         def stand_in() -> None:
-            self._learn_missing(np.zeros((1, *self._label_shape)), weight)
+            self._learn_missing(self._labels_for(1, [y]), weight)
 
         return self._together(super()._learn_point, stand_in, x, y, weight)
 
     def _learn_points(self, X: object, Y: object, weight: object) -> Update:
         def stand_in() -> None:
-            self._learn_block(self._missing(rows_of(Y, X)), self._labels_for(Y, X))
+            labels = self._labels_for(rows_of(Y, X), Y)
+            self._learn_block(self._missing(labels), labels)
 
         return self._together(super()._learn_points, stand_in, X, Y, weight)
 
     def _learn_each(self, X: object, Y: object, weight: object) -> Updates:
         def stand_in() -> None:
-            self._learn_missing(self._labels_for(Y, X), weight)
+            self._learn_missing(self._labels_for(rows_of(Y, X), Y), weight)
 
         return self._together(super()._learn_each, stand_in, X, Y, weight)
 
     def _predicted(self, X: object, std: bool | str) -> Any:
         def stand_in() -> None:
             one = np.ndim(X) < 2 if self._input_shape is not None else np.ndim(X) < 1  # type: ignore[arg-type]
-            missing: Any = self._missing(1 if one else rows_of(X))
-            self._predict(missing)
+            labels = np.zeros((1 if one else rows_of(X), *self._label_shape))
+            self._predict(self._missing(labels))
 
         return self._together(super()._predicted, stand_in, X, std)
 
@@ -152,8 +168,8 @@ class ORFit(learners.ORFit):
         before = processes.exchanges
         try:
             return use(*given)
-        except ProcessLostError:
-            raise
+        except (ProcessLostError, RefusedElsewhereError):
+            raise  # of which all know
         except Exception as error:
             if processes.exchanges == before and processes.count > 1:
                 with processes.refusing(error), contextlib.suppress(type(error)):
@@ -161,7 +177,7 @@ class ORFit(learners.ORFit):
             raise
 
     def _learn_missing(self, Y: Array, weight: object) -> None:
-        X: Any = self._missing(len(Y))
+        X: Any = self._missing(Y)
         try:
             v = None if weight is None else weights(weight, len(Y))
         except ValueError:
@@ -173,12 +189,18 @@ class ORFit(learners.ORFit):
         else:
             self._learn_rows(X, Y)
 
-    def _missing(self, rows: int) -> Missing:
-        outputs = 1 if self.model.heads is not None else int(np.prod(self._label_shape))
-        return Missing(rows, outputs, self._dtype)
+    def _missing(self, Y: Array) -> Any:
+        """Rows in the place of those with these labels."""
+        outputs = 1 if self.model.heads is not None else int(np.prod(Y.shape[1:]))
+        return Missing(len(Y), outputs, self._dtype)
 
-    def _labels_for(self, *given: object) -> Array:
-        return np.zeros((rows_of(*given), *self._label_shape))
+    def _labels_for(self, rows: int, Y: Any) -> Array:
+        """Zeros in the place of labels, for so many rows: of their shape, if that can be told."""
+        shape = self._label_shape
+        if not self._seen and self.model.heads is None:  # it is for these to say
+            with contextlib.suppress(ValueError):
+                shape = np.shape(Y)[1:]
+        return np.zeros((rows, *shape))
 
 
 def rows_of(*given: object) -> int:

@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 
 from orfit import door, models, tall
-from orfit.distributed.processes import Processes, current
+from orfit.distributed.model import Missing, SpreadModel, checked_w0
 from orfit.door import Array
-from orfit.models.base import Defaults
 from orfit.models.linear import Features
-from orfit.tall_shards import Shard, Spread
+from orfit.tall_shards import Shard
 
 
-class Linear(Defaults):
+class Linear(SpreadModel):
     """f(x; w) = Φ(x)ᵀ w, of which each process has some features and their parameters.
 
     size: how many features there are on all processes together.
@@ -42,17 +41,21 @@ class Linear(Defaults):
         features: Features | None = None,
         shares: Sequence[int] | None = None,
     ) -> None:
-        self.processes = current()
-        self.size = door.count("size", size)
-        self.spread = Spread(self.processes, _bounds(self.size, self.processes, shares))
-        self.here = self.spread.here
-        self.held = self.here.stop - self.here.start
+        super().__init__(size, shares)
         self._part = models.Linear(self.held, heads=heads, features=features)
         self.heads, self.features = self._part.heads, features
         self.input_shape = (self.size,) if features is None else None
 
     def initial(self) -> Any:
         return Shard(self._part.initial(), self.spread)
+
+    def part_of(self, w0: object) -> Shard:
+        """What a user hands in is what is here."""
+        return Shard(checked_w0(w0, self._part.initial().shape, " here"), self.spread)
+
+    def told(self, w: Shard) -> Any:
+        """What is here of it."""
+        return w.local
 
     def accept(self, name: str, X: object, dtype: Any) -> Any:
         """What is here of inputs, checked."""
@@ -79,12 +82,12 @@ class Linear(Defaults):
 
     def _gradients(self, X: Any, dtype: Any) -> tuple[tuple[int, ...], Any]:
         if isinstance(X, Missing):
-            return X.gradients(self, dtype)
+            return X.gradients(self, np.empty(0, dtype))
         try:
             shape, G = self._part._gradients(tall.here(X), dtype)
         except ValueError as error:  # of features: the others have theirs, and wait
             self.processes.refuse(error)
-            return Missing(len(X), 1, dtype).gradients(self, dtype)
+            return Missing(len(X), 1, dtype).gradients(self, np.empty(0, dtype))
         return shape, Shard(G, self.spread)
 
     def settings(self) -> dict[str, Any]:
@@ -95,38 +98,3 @@ class Linear(Defaults):
         heads = "" if self.heads is None else f", heads={self.heads}"
         features = "" if self.features is None else ", features=…"
         return f"Linear({self.size}{heads}{features})"
-
-
-class Missing:
-    """Rows that this process has refused, while the others wait for its part in a sum."""
-
-    def __init__(self, rows: int, outputs: int, dtype: Any) -> None:
-        self.rows, self.outputs, self.dtype = rows, outputs, dtype
-
-    def __len__(self) -> int:
-        return self.rows
-
-    def __getitem__(self, rows: Any) -> "Missing":
-        return Missing(len(np.arange(self.rows)[rows]), self.outputs, self.dtype)
-
-    def gradients(self, model: Linear, dtype: Any) -> tuple[tuple[int, ...], Any]:
-        """Nothing, of the size that the others have."""
-        outputs = () if self.outputs == 1 else (self.outputs,)
-        shape = (self.rows, *outputs) if model.heads is None else (self.rows, model.heads)
-        columns = self.rows * (self.outputs if model.heads is None else 1)
-        return shape, Shard(np.zeros((model.held, columns), dtype, order="F"), model.spread)
-
-
-def _bounds(size: int, processes: Processes, shares: Sequence[int] | None) -> tuple[int, ...]:
-    count = processes.count
-    if shares is None:
-        if size < count:
-            raise ValueError(f"{count} processes cannot share {size} parameters: each needs one")
-        return tuple(size * r // count for r in range(count + 1))
-    counts = [door.count(f"shares[{r}]", share) for r, share in enumerate(shares)]
-    if len(counts) != count or sum(counts) != size:
-        raise ValueError(
-            f"shares must be {count} numbers, one for each process, that add up to {size}; "
-            f"they are {counts}"
-        )
-    return tuple(int(bound) for bound in np.cumsum([0, *counts]))

@@ -11,7 +11,7 @@ import datetime
 import functools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -112,6 +112,7 @@ class Processes:
         self.rank = 0 if dist is None else dist.get_rank()
         self.exchanges = 0  # messages so far
         self.numbers = 0  # numbers in them, of this process
+        self.gathers = 0  # how often parameters were put together, besides
         self._refusal: Exception | None = None  # of the next message
         self._refuses: Exception | None = None  # of all messages
         self._lost: Exception | None = None
@@ -141,19 +142,28 @@ class Processes:
         message = self._message(numbers, digest)
         if self.count > 1:
             self._exchange(lambda dist, sent: dist.all_reduce(sent), message)
-        return self._answer(message, message[:HEAD])
+        self._check(message[:HEAD])
+        return message[HEAD:]
 
     def gather(self, numbers: Array, digest: int = 0) -> Array:
-        message = self._message(numbers, digest)
-        every = np.tile(message, self.count)
-        if self.count > 1:
-            self._exchange(
-                lambda dist, sent, all_: dist.all_gather([*all_.chunk(self.count)], sent),
-                message,
-                every,
-            )
-        rows = every.reshape(self.count, -1)
-        return self._answer(rows, rows[:, :HEAD].sum(axis=0))
+        rows = self._gathered(self._message(numbers, digest))
+        self._check(rows[:, :HEAD].sum(axis=0))
+        return rows[:, HEAD:]
+
+    def join(self, part: Array, bounds: Sequence[int]) -> Array:
+        """The parts of all processes, one behind the other, as long as `bounds` says.
+
+        In bytes, so that numbers travel as they are, and each part as long as the longest.
+        """
+        self.gathers += 1
+        sizes, each, start = np.diff(bounds), part[:1].nbytes, 8 * HEAD
+        message = np.zeros(start + int(sizes.max()) * each, np.uint8)
+        message[:start] = np.array(self._head(0)).view(np.uint8)
+        message[start : start + part.nbytes] = np.frombuffer(part.tobytes(), np.uint8)
+        every = self._gathered(message)
+        self._check(every[:, :start].copy().view(np.float64).sum(axis=0))
+        parts = [line[start:][: size * each] for line, size in zip(every, sizes, strict=True)]
+        return np.concatenate(parts).view(part.dtype).reshape(-1, *part.shape[1:])
 
     def largest(self, number: float) -> float:
         found: Array = self.gather(np.array([number])).max()
@@ -166,16 +176,31 @@ class Processes:
         self.sum(np.zeros(0))
 
     def _message(self, numbers: Array, digest: int) -> Array:
+        head = self._head(digest)
+        self.exchanges += 1
+        self.numbers += HEAD + len(numbers)
+        return np.concatenate([head, numbers])
+
+    def _head(self, digest: int) -> list[float]:
         if self._lost is not None:
             raise ProcessLostError(f"a process was lost before: {self._lost}")
         refuses = self._refusal or self._refuses
         d = float(digest % (1 << self._bits)) if refuses is None else math.nan
-        self.exchanges += 1
-        self.numbers += HEAD + len(numbers)
-        return np.concatenate([[d, d * d], numbers])
+        return [d, d * d]
 
-    def _answer(self, message: Array, head: Array) -> Array:
-        """The numbers behind the heads, unless those say that there is nothing to go on with."""
+    def _gathered(self, message: Array) -> Array:
+        """The messages of all processes, one row for each."""
+        every = np.tile(message, self.count)
+        if self.count > 1:
+            self._exchange(
+                lambda dist, sent, all_: dist.all_gather([*all_.chunk(self.count)], sent),
+                message,
+                every,
+            )
+        return every.reshape(self.count, -1)
+
+    def _check(self, head: Array) -> None:
+        """Raise where the heads, added up, say that there is nothing to go on with."""
         refusal, self._refusal = self._refusal or self._refuses, None
         if refusal is not None:
             raise refusal
@@ -187,7 +212,6 @@ class Processes:
             )
         if self.count * squares != d * d:
             raise DivergedError(DIVERGED)
-        return message[..., HEAD:]
 
     def _exchange(self, send: Any, *messages: Array) -> None:
         import torch

@@ -100,6 +100,9 @@ def accumulate(K, n, m, source, begin, out, start, width):
         add_combination(source, m, begin, end, K[i], out[i, start:stop])
 
 
+CACHED = 1 << 12  # numbers that the first cache holds
+
+
 @compiled
 def multiply(V, W, width, out):
     """out ← V W, for so many columns of W. The last tiles overlap those before them."""
@@ -108,13 +111,17 @@ def multiply(V, W, width, out):
         out[:] = 0
         accumulate(V, n, m, W, START, out, START, width)
         return
-    panel = np.empty((m, COLUMNS))  # lies in the first cache
+    lies = W.size <= CACHED  # in the first cache; of more, the rows of a panel might share lines
+    panel = W if lies else np.empty((m, COLUMNS))
     for start in range(0, width, COLUMNS):
         begin = min(start, width - COLUMNS)
-        for l in range(m):
-            panel[l] = W[l, begin : begin + COLUMNS]
+        if not lies:
+            for l in range(m):
+                for j in range(COLUMNS):
+                    panel[l, j] = W[l, begin + j]
+        at = begin if lies else START
         for i in range(0, n, ROWS):
-            tile(V, min(i, n - ROWS), panel, out, begin)  # type: ignore[call-arg]
+            tile(V, min(i, n - ROWS), panel, at, out, begin)  # type: ignore[call-arg]
 
 
 @overload(gram.products, jit_options=INNER)

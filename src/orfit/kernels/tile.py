@@ -10,19 +10,20 @@ ROWS, COLUMNS, LANES = 4, 12, 4
 
 
 @intrinsic
-def tile(typing, left, first, panel, out, column):
+def tile(typing, left, first, source, begin, out, column):
     """out[first : first + ROWS, column : column + COLUMNS] ← left[first : first + ROWS] panel.
 
-    Written in vectors: from loops over numbers the sums go to memory and back, at half the speed.
+    The panel is COLUMNS of the source, from `begin` on. Written in vectors: from loops over numbers
+    the sums go to memory and back, at half the speed.
     """
-    arrays = (left, panel, out)
+    arrays = (left, source, out)
     if not all(array.layout == "C" and array.dtype == types.float64 for array in arrays):
         return None
 
     def generate(context, builder, signature, values):
-        at, across = values[1], values[4]
+        at, begin, across = values[1], values[3], values[5]
         L, P, O = (
-            context.make_array(signature.args[i])(context, builder, values[i]) for i in (0, 2, 3)
+            context.make_array(signature.args[i])(context, builder, values[i]) for i in (0, 2, 4)
         )
         vector, index, lane = ir.VectorType(ir.DoubleType(), LANES), at.type, ir.IntType(32)
         undefined = ir.Constant(vector, ir.Undefined)
@@ -41,7 +42,8 @@ def tile(typing, left, first, panel, out, column):
         sums = [[cgutils.alloca_once_value(builder, zero) for _ in parts] for _ in rows]
         lefts = [row(L, builder.add(at, index(r))) for r in rows]
         with cgutils.for_range(builder, builder.extract_value(L.shape, 1)) as loop:
-            rights = [builder.load(source, align=8) for source in vectors(row(P, loop.index))]
+            panel = builder.gep(row(P, loop.index), [begin])
+            rights = [builder.load(part, align=8) for part in vectors(panel)]
             for r in rows:
                 number = builder.load(builder.gep(lefts[r], [loop.index]))
                 number = builder.insert_element(undefined, number, lane(0))
@@ -56,4 +58,4 @@ def tile(typing, left, first, panel, out, column):
                 builder.store(builder.load(sums[r][part]), target, align=8)
         return context.get_dummy_value()
 
-    return types.void(left, types.intp, panel, out, types.intp), generate
+    return types.void(left, types.intp, source, types.intp, out, types.intp), generate

@@ -587,5 +587,9 @@ def _single(w0: object) -> bool:
 
 
 def described(part: Memory | Model) -> dict[str, Any]:
-    """A memory or a model, in plain values: how to make one like it."""
+    """A memory or a model, in plain values: how to make one like it.
+
+    Of a model that is one of several processes', how to make what it is `alone`.
+    """
+    part = getattr(part, "alone", part)
     return {"kind": type(part).__name__, "settings": part.settings()}

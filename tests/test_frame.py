@@ -286,5 +286,5 @@ def test_what_was_seen_most_is_put_right_without_the_rest(rng):
     cured = gram.cured(W, M)
     assert np.abs(cured @ M @ cured.T - np.eye(7)).max() <= 1e-13
     for k in range(1, 7):
-        inside = np.linalg.lstsq(W[:k].T, cured[:k].T)[0]
+        inside = np.linalg.lstsq(W[:k].T, cured[:k].T, rcond=None)[0]
         assert np.abs(W[:k].T @ inside - cured[:k].T).max() <= 1e-14

@@ -179,10 +179,11 @@ def _fill(path: Path, content: Content) -> None:
     try:
         safetensors.numpy.save_file(content.tensors, path, {KEY: content.sealed})
     except safetensors.SafetensorError as error:
-        number = re.search(r"os error (\d+)", str(error))
-        if number is None:
+        told = re.search(r"os error (\d+)|Os \{ code: (\d+)", str(error))
+        if told is None:
             raise
-        raise OSError(int(number[1]), os.strerror(int(number[1])), os.fspath(path)) from None
+        number = int(told[1] or told[2])
+        raise OSError(number, os.strerror(number), os.fspath(path)) from None
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, Any]]:

@@ -189,9 +189,10 @@ def norms(G: Any) -> Array:
     found = np.array([math.sqrt(dot(g, g)) for g in G.T])
     for j, length in enumerate(found):
         if not least < length < most:  # squares leave the range of the dtype long before lengths do
-            scale = float(np.abs(G[:, j]).max(initial=0.0))
-            unit = G[:, j] / G.dtype.type(scale or 1.0)
-            found[j] = scale * math.sqrt(dot(unit, unit))
+            # By a power of two: nothing is rounded, and the inverse of what is tiny is no number.
+            _, exponent = math.frexp(np.abs(G[:, j]).max(initial=0.0))
+            unit = np.ldexp(G[:, j], -exponent)
+            found[j] = math.ldexp(math.sqrt(dot(unit, unit)), exponent)
     return found
 
 

@@ -132,7 +132,10 @@ class Atomic:
                 if change is not None and (finished or change.walk is None):
                     self._finish()
                 return use(*args)
-            except MemoryError as error:
+            except (MemoryError, TypeError) as error:
+                # Before NumPy 2 LAPACK's want of memory is a TypeError: of the error's own making.
+                if isinstance(error, TypeError) and "_ArrayMemoryError" not in str(error):
+                    raise
                 raise MemoryError(
                     f"there is no memory for the next step ({error or 'none is left'}); what was "
                     "learned before it stays, and `seen` says how many rows that are"

@@ -353,7 +353,8 @@ def read(frame: Frame, G: Any, beside: tuple[Any, Any], measure: bool = False) -
     if not (norms.min(initial=1.0) > least and norms.max(initial=1.0) < most):
         norms, lengths = tall.lengths(G), np.ones(len(norms))
         if norms.any():
-            G = G / tall.convert(G, np.where(norms > 0, norms, 1.0))
+            with np.errstate(over="ignore"):  # NumPy 1.26 divides 1, too, where it has a lane free
+                G = G / tall.convert(G, np.where(norms > 0, norms, 1.0))
             products, square, _ = tall.read(*beside, G, known)
     with np.errstate(over="ignore", invalid="ignore"):  # such a prediction is refused later
         along_w = (products[:, s:] + products[:, :s] @ frame.shift.T) * (norms / lengths)[:, None]

@@ -255,14 +255,10 @@ MORE = {  # one argument more than the defaults have
         "orfit.river, λ=0.99": river_face(most=SLOWER, forgetting=0.99),
     },
     "Elec2": {
-        "orfit.river, λ auto": river_classes(forgetting="auto"),
         "orfit.river, λ=0.9": river_classes(forgetting=0.9),
-        "orfit.sklearn, λ=0.9": sklearn_classes(forgetting=0.9),
         **GIVEN,
     },
     "weather": {
-        "orfit.river, λ auto": river_classes(forgetting="auto"),
-        "orfit.river, λ=0.999": river_classes(forgetting=0.999),
         "orfit.river, fourier, λ=0.999": river_classes(
             features="fourier", forgetting=0.999, seed=0
         ),
@@ -277,6 +273,5 @@ MORE = {  # one argument more than the defaults have
         "orfit.river, relu, 1,000 of them, memory=250": river_classes(
             features="relu", n_components=1000, memory=250, seed=0
         ),
-        "orfit.river, λ=0.99": river_classes(forgetting=0.99),
     },
 }

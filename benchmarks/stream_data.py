@@ -238,7 +238,7 @@ def classes(folder):
         inputs, labels = zip(*datasets.ImageSegments(), strict=True)
         return numbers_of(inputs), np.unique(labels, return_inverse=True)[1].astype(float)
 
-    def of(load, order, every=5):
+    def of(load, order, every=5, most=None):
         def made():
             X, y = load()
             orders = {
@@ -246,7 +246,7 @@ def classes(folder):
                 "shuffled": np.random.default_rng(0).permutation(len(y)),
                 "sorted": np.argsort(y, kind="stable"),
             }
-            return held_out(X, y, orders[order], every)
+            return held_out(X, y, orders[order][:most], every)
 
         return made
 
@@ -256,12 +256,12 @@ def classes(folder):
     phishing = STREAMS["phishing"]
     return {
         "digits, sorted": of(digits, "sorted"),
-        "digits, shuffled": of(digits, "shuffled"),
-        "image segments, sorted": of(segments, "sorted"),
+        "Elec2": of(lambda: table("elec"), "in order", 20),
+        "weather": of(lambda: table("weather"), "in order", 20),
+        "image segments": of(segments, "in order"),
         "image segments, shuffled": of(segments, "shuffled"),
+        "digits, shuffled": of(digits, "shuffled"),
         "phishing": of(phishing, "in order"),
         "phishing, shuffled": of(phishing, "shuffled"),
-        "Elec2": of(lambda: table("elec"), "in order", 20),
-        "Elec2, shuffled": of(lambda: [part[:LONG] for part in table("elec")], "shuffled", 20),
-        "weather": of(lambda: table("weather"), "in order", 20),
+        "Elec2, shuffled": of(lambda: table("elec"), "shuffled", 20, 10_000),
     }

@@ -150,8 +150,8 @@ class Heads:
 
     @classmethod
     def of(cls, X):
-        unit = X[:256].std(axis=0)
-        return cls(X[:256].mean(axis=0), np.where(unit > 0, unit, 1.0))
+        unit, largest = X[:256].std(axis=0), np.abs(X[:256]).max(axis=0)
+        return cls(X[:256].mean(axis=0), np.where(unit > 1e-9 * largest, unit, 1.0))
 
     def scaled(self, X):
         return (X - self.mean) / self.unit
@@ -236,8 +236,8 @@ NUMBERS = {
 CLASSES = {
     "orfit.river": river_classes(),
     "orfit.sklearn": sklearn_classes(),
-    "orfit.river, λ auto": river_classes(SLOWER, forgetting="auto"),
-    "orfit.river, fourier": river_classes(SLOWER, features="fourier", seed=0),
+    "orfit.river, λ auto": river_classes(SLOW, forgetting="auto"),
+    "orfit.river, fourier": river_classes(SLOW, features="fourier", seed=0),
     "river linear": river(logistic),
     "river tree": river(lambda: tree.HoeffdingAdaptiveTreeClassifier(seed=0)),
     "river forest": river(lambda: forest.ARFClassifier(seed=0), SLOW),
@@ -255,12 +255,12 @@ MORE = {  # one argument more than the defaults have
         "orfit.river, λ=0.99": river_face(most=SLOWER, forgetting=0.99),
     },
     "Elec2": {
-        "orfit.river, λ=0.9": river_classes(forgetting=0.9),
+        "orfit.river, λ=0.9": river_classes(SLOW, forgetting=0.9),
         **GIVEN,
     },
     "weather": {
         "orfit.river, fourier, λ=0.999": river_classes(
-            features="fourier", forgetting=0.999, seed=0
+            SLOWER, features="fourier", forgetting=0.999, seed=0
         ),
         **GIVEN,
     },

@@ -36,10 +36,11 @@ FACES = ("orfit.river", "orfit.sklearn")
 COSTS = ("turbines", "flights", "digits, shuffled")  # streams of which time and size are shown
 
 
-def measured(stream, entrants, score):
-    """What score says of each entrant's predictions; microseconds a row, kB at the end."""
-    made = {}
+def measured(stream, entrants, score, made):
+    """Put into made what score says of predictions, microseconds a row, kB at the end."""
     for name, entrant in entrants.items():
+        if name in made:
+            continue
         X, y = (part[: entrant.most] for part in stream)
         start = time.process_time()
         predicted, model = entrant.run(X, y)
@@ -49,8 +50,7 @@ def measured(stream, entrants, score):
             "microseconds": float(f"{1e6 * spent:.3g}"),
             "kB": round(len(pickle.dumps(model)) / 1e3, 1),
         }
-        print(f"  {name}: {made[name]}", flush=True)
-    return made
+        yield f"  {name}: {made[name]}"
 
 
 def errors(predicted, y, model):
@@ -78,7 +78,7 @@ def shares(asked):
 
 
 def everything(data, wanted):
-    """Streams one after another, written down as they come: a run may be taken up again."""
+    """Written down as it comes: a run that was stopped is taken up again by the next one."""
     warnings.simplefilter("ignore")  # of those that diverge, which the table shows
     orfit.warm_up("float64")
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
@@ -86,20 +86,18 @@ def everything(data, wanted):
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     )
     results["versions"] = {name: version(name) for name in ("river", "scikit-learn", "numpy")}
-    kinds = ("numbers", numbers(data)), ("classes", classes(data))
-    for kind, streams in kinds:
+    kinds = ("numbers", numbers(data), NUMBERS), ("classes", classes(data), CLASSES)
+    for kind, streams, entrants in kinds:
         of_kind = results.setdefault(kind, {})
-        for name, load in streams.items():
-            if wanted and name not in wanted:
-                continue
+        for name in [name for name in streams if not wanted or name in wanted]:
             print(name, flush=True)
-            X, y, *asked = load()
-            entrants, score = (CLASSES, shares(asked)) if asked else (NUMBERS, errors)
-            entrants = entrants | MORE.get(name, {})
-            made = measured((X, y), entrants, score)
-            of_kind[name] = {"rows": len(y), "inputs": X.shape[1], "learners": made}
-            of_kind |= {one: of_kind.pop(one) for one in streams if one in of_kind}  # their order
-            RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+            X, y, *asked = streams[name]()
+            score = shares(asked) if asked else errors
+            made = of_kind.setdefault(name, {"learners": {}})
+            made |= {"rows": len(y), "inputs": X.shape[1]}
+            for line in measured((X, y), entrants | MORE.get(name, {}), score, made["learners"]):
+                print(line, flush=True)
+                RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     return results
 
 
@@ -144,8 +142,13 @@ def table(results, kind, part, names=None):
             for name in learners
         ]
         columns.append(best(cells, learners, kind))
+    if kind == "numbers" and part == "first":  # an error beyond 10 counts as 10
+        found = [[s["learners"][name][part] or 10.0 for s in streams.values()] for name in learners]
+        means = np.exp(np.log(np.minimum(found, 10.0)).mean(axis=1))
+        columns.append(best([f"{mean:.3f}" for mean in means], learners, kind))
+        streams = streams | {"geometric mean": None}
     size = {"first": lambda s: min(s["rows"], FIRST), "all": lambda s: s["rows"]}.get(part)
-    heads = [f"{n}, {size(s):,}" if size else n for n, s in streams.items()]
+    heads = [f"{n}, {size(s):,}" if size and s else n for n, s in streams.items()]
     return written(["learner", *heads], [[n, *c] for n, *c in zip(learners, *columns, strict=True)])
 
 
@@ -273,7 +276,7 @@ def page(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default="results/long", help="the folder of the files")
-    parser.add_argument("--streams", nargs="*", help="these anew, keep the others; none: the page")
+    parser.add_argument("--streams", nargs="*", help="these alone; none: the page")
     arguments = parser.parse_args()
     if arguments.streams == []:
         results = json.loads(RESULTS.read_text())

@@ -264,6 +264,7 @@ def page(results):
         "", "### Classes: right in turn, %, all rows of the longer ones", "",
         *table(results, "classes", "all", long_classes),
         "", "### Classes: right at the end, %, of rows that were not learned", "",
+        "After the rows that each has seen, which slow ones have fewer of (Elec2, weather).", "",
         *table(results, "classes", "end"),
         "", "### One argument more", "", *more(results),
         "", "### Time a row and memory", "",

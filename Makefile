@@ -10,7 +10,7 @@ warm = $(1)/bin/python -c "import orfit; orfit.warm_up('$(2)')"
 # Two processes; one that has no more tests takes some of the other's.
 pytest = $(1)/bin/pytest -n 2 --dist worksteal
 
-.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-slow bench bench-streams bench-long docs wheel setup clean
+.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-slow bench bench-streams bench-settings docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -58,13 +58,13 @@ bench: .venv/bench
 	.venv/bin/python benchmarks/command.py
 	.venv/bin/python benchmarks/fleet.py
 
+# The files come by pip, which the outer Python has.
 bench-streams: .venv/bench
-	.venv/bin/python benchmarks/streams.py
+	$(PYTHON) benchmarks/stream_files.py results/long
+	.venv/bin/python benchmarks/streams.py --data results/long
 
-# Long streams beside others; the files come by pip, which the outer Python has.
-bench-long: .venv/bench
-	$(PYTHON) benchmarks/long_data.py results/long
-	.venv/bin/python benchmarks/long_streams.py --data results/long
+bench-settings: .venv/bench
+	.venv/bin/python benchmarks/settings.py
 
 docs: .venv-docs/ready
 	.venv-docs/bin/zensical build --clean --strict

@@ -1,7 +1,8 @@
 """Real streams that come inside packages, and what learners are shown of them.
 
-Each stream is X (n, d) and y (n,), in the order of its file. Nothing is downloaded. Labels of two
-classes are 0 and 1.
+Each stream is X (n, d) and y (n,), in the order of its file. `STREAMS` are those of settings.py, of
+which nothing is downloaded; labels of two classes are 0 and 1. `numbers` and `classes` are those of
+streams.py, the longer ones from the files of stream_files.py.
 """
 
 import numpy as np
@@ -151,3 +152,116 @@ def stream(name, shuffled):
     X, y = (part[:MOST_ROWS] for part in STREAMS[name]())
     order = np.random.default_rng(0).permutation(len(y)) if shuffled else np.arange(len(y))
     return X[order], y[order]
+
+
+LONG = 20_000  # rows, of turbines, flights and the household: the first ones
+
+
+def dummies(table, names):
+    """A column for each word of these columns, in the order of the alphabet."""
+    return [table[name] == word for name in names for word in sorted(set(table[name]))]
+
+
+def clock(times):
+    """Hour of the day and day of the year as points on circles."""
+    turns = (times.hour + times.minute / 60) / 24, times.dayofyear / 365.25
+    return [f(2 * np.pi * turn) for turn in turns for f in (np.sin, np.cos)]
+
+
+def turbines(path):
+    """The power of ten minutes, of four turbines in turn."""
+    import pandas as pd
+
+    table = pd.read_csv(path, nrows=LONG + 1000).dropna()[:LONG]
+    times = pd.to_datetime(table["Date_time"], utc=True).dt
+    names = ["Ba_avg", "Ws_avg", "Va_avg", "Ot_avg", "Ya_avg", "Wa_avg"]
+    X = [table[name] for name in names] + clock(times) + dummies(table, ["Wind_turbine_name"])
+    return np.column_stack(X).astype(float), table["P_avg"].to_numpy(float)
+
+
+def flights(path):
+    """The delay at arrival, in minutes, from what is known at departure."""
+    import pandas as pd
+
+    table = pd.read_csv(path, nrows=LONG + 2000).dropna(subset=["arr_delay"])[:LONG]
+    times = pd.to_datetime(table["time_hour"], utc=True).dt
+    names = ["dep_delay", "distance", "sched_dep_time", "sched_arr_time"]
+    X = [table[name] for name in names] + clock(times) + dummies(table, ["carrier", "origin"])
+    return np.column_stack(X).astype(float), table["arr_delay"].to_numpy(float)
+
+
+def household(path):
+    """The power of a minute from the ten minutes before."""
+    import pandas as pd
+
+    table = pd.read_csv(path, nrows=LONG + 1000, na_values="?").dropna()
+    return lagged(table["power"][: LONG + 10], 10)
+
+
+def numbers(folder):
+    """For each stream a function that gives X and y, in order."""
+    from stream_files import fetched
+
+    def of(name, read):
+        return lambda: read(fetched(folder, [name])[name])
+
+    names = ("airline passengers", "water flow", "S&P 500", "Trump's approval", "chick weights",
+             "solar flares", "diabetes")  # fmt: skip
+    return {name: STREAMS[name] for name in names} | {
+        "turbines": of("turbines", turbines),
+        "flights": of("flights", flights),
+        "household": of("power", household),
+    }
+
+
+def held_out(X, y, order, every):
+    """In an order: X, y of rows to learn, and of each so many one that is asked at the end."""
+    X, y = X[order], y[order]
+    asked = np.arange(len(y)) % every == 0
+    return X[~asked], y[~asked], X[asked], y[asked]
+
+
+def classes(folder):
+    """For each stream and order a function that gives X, y, and those asked at the end.
+
+    Classes are 0, 1, …. Of a long file in time each twentieth row is kept back, else each fifth.
+    """
+    from stream_files import fetched
+
+    def table(name):
+        rows = np.loadtxt(fetched(folder, [name])[name], delimiter=",", skiprows=1)
+        return rows[:, :-1], rows[:, -1]
+
+    def segments():
+        from river import datasets
+
+        inputs, labels = zip(*datasets.ImageSegments(), strict=True)
+        return numbers_of(inputs), np.unique(labels, return_inverse=True)[1].astype(float)
+
+    def of(load, order, every=5, most=None):
+        def made():
+            X, y = load()
+            orders = {
+                "in order": np.arange(len(y)),
+                "shuffled": np.random.default_rng(0).permutation(len(y)),
+                "sorted": np.argsort(y, kind="stable"),
+            }
+            return held_out(X, y, orders[order][:most], every)
+
+        return made
+
+    def digits():
+        return scikit_learn("digits")
+
+    phishing = STREAMS["phishing"]
+    return {
+        "digits, sorted": of(digits, "sorted"),
+        "Elec2": of(lambda: table("elec"), "in order", 20),
+        "weather": of(lambda: table("weather"), "in order", 20),
+        "image segments": of(segments, "in order"),
+        "image segments, shuffled": of(segments, "shuffled"),
+        "digits, shuffled": of(digits, "shuffled"),
+        "phishing": of(phishing, "in order"),
+        "phishing, shuffled": of(phishing, "shuffled"),
+        "Elec2, shuffled": of(lambda: table("elec"), "shuffled", 20, 10_000),
+    }

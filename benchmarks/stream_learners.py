@@ -1,4 +1,4 @@
-"""Learners of the comparison.
+"""Learners of settings.py.
 
 Each takes inputs (n, d) and labels, in order, and returns what it predicted of each label before it
 learned it. All are as their provenance left them: no setting is tuned.
@@ -7,6 +7,9 @@ learned it. All are as their provenance left them: no setting is tuned.
 import warnings
 
 import numpy as np
+from entrants import NUMBERS, Entrant, Partial, in_turn, leave_one_out, river
+from river import forest, linear_model, neighbors, rules, tree
+from sklearn.linear_model import SGDRegressor
 
 
 def noises(X):
@@ -42,127 +45,12 @@ def orfit_rls(**settings):
     return predictions
 
 
-def river_predictions(model, rows, y):
-    """What a model of river predicts of rows, which are dictionaries."""
-    made = np.full(len(y), np.nan)
-    for i, (row, label) in enumerate(zip(rows, y.tolist(), strict=True)):
-        try:
-            made[i] = model.predict_one(row)
-            model.learn_one(row, label)
-        except ArithmeticError:  # it has left the finite numbers
-            break
-    return made
-
-
-def river_model(make, bias=False):
-    """bias: whether it needs a 1 among its inputs, for want of an intercept of its own."""
-
-    def predictions(X, y):
-        rows = (dict(enumerate(x + [1.0] * bias)) for x in X.tolist())
-        return river_predictions(make(), rows, y)
-
-    return predictions
-
-
-def orfit_in_river():
-    from orfit.river import ORFitRegressor
-
-    return ORFitRegressor()
-
-
-def orfit_in_scikit_learn(X, y):
-    """`partial_fit`, which tells in `updates_` what it predicted of each row before it learned it.
-
-    The first row comes alone: that others follow in one call changes nothing.
-    """
-    from orfit.sklearn import ORFitRegressor
-
-    model = ORFitRegressor().partial_fit(X[:1], y[:1])
-    first = model.updates_.prediction
-    return np.append(first, model.partial_fit(X[1:], y[1:]).updates_.prediction)
-
-
-def river_linear():
-    from river import linear_model
-
-    return linear_model.LinearRegression()
-
-
-def river_pipeline():
-    """Numbers are scaled by what came so far, of each text there is a column."""
-    from river import compose, preprocessing
-
-    numbers = compose.SelectType(float) | preprocessing.StandardScaler()
-    texts = compose.SelectType(str) | preprocessing.OneHotEncoder()
-    return (numbers + texts) | river_linear()
-
-
-def river_bayes():
-    from river import linear_model
-
-    return linear_model.BayesianLinearRegression()
-
-
-def river_passive_aggressive():
-    from river import linear_model
-
-    return linear_model.PARegressor()
-
-
-def river_tree():
-    from river import tree
-
-    return tree.HoeffdingAdaptiveTreeRegressor(seed=0)
-
-
-def river_rules():
-    from river import rules
-
-    return rules.AMRules()
-
-
-def river_neighbours():
-    from river import neighbors
-
-    return neighbors.KNNRegressor()
-
-
-def river_forest():
-    from river import forest
-
-    return forest.ARFRegressor(seed=0)
-
-
-def scikit_learn_sgd(X, y):
-    from sklearn.linear_model import SGDRegressor
-
-    model, made = SGDRegressor(random_state=0), np.full(len(y), np.nan)
-    made[0] = 0.0  # it predicts nothing before it has learned
-    for i in range(len(y)):
-        try:
-            if i:
-                made[i] = model.predict(X[i : i + 1])[0]
-            model.partial_fit(X[i : i + 1], y[i : i + 1])
-        except ValueError:  # it has left the finite numbers
-            break
-    return made
-
-
-def last_value(X, y):
-    return np.concatenate([[0.0], y[:-1]])
+def predictions_of(entrant):
+    return lambda X, y: entrant.run(X, y)[0]
 
 
 def running_mean(X, y):
     return np.concatenate([[0.0], np.cumsum(y)[:-1] / np.arange(1, len(y))])
-
-
-def ridge_in_hindsight(X, y):
-    """Of each row the prediction by all others, those behind it too, with the best alpha of all."""
-    from sklearn.linear_model import RidgeCV
-
-    alphas = np.logspace(-6, 4, 21)
-    model = RidgeCV(alphas, store_cv_results=True).fit(X, y)
-    return y - np.sqrt(model.cv_results_[:, list(alphas).index(model.alpha_)])
 
 
 def best_in_hindsight(make):
@@ -189,25 +77,26 @@ LINEAR = {
     "RLS": orfit_rls(),
     "RLS λ=0.99": orfit_rls(forgetting=0.99),
     "RLS λ auto": orfit_rls(forgetting="auto"),
-    "river linear": river_model(river_linear),
-    "river Bayes": river_model(river_bayes, bias=True),
-    "river PA": river_model(river_passive_aggressive),
-    "sklearn SGD": scikit_learn_sgd,
+    # Without a scaler of their own: inputs are standardised, or as they are.
+    "river linear": predictions_of(river(linear_model.LinearRegression)),
+    "river Bayes": predictions_of(NUMBERS["river Bayes"]),
+    "river PA": predictions_of(river(linear_model.PARegressor)),
+    "sklearn SGD": predictions_of(in_turn(lambda y: Partial(SGDRegressor(random_state=0)))),
 }
 NONLINEAR = {
-    "river tree": river_model(river_tree),
-    "river rules": river_model(river_rules),
-    "river neighbours": river_model(river_neighbours),
-    "river forest": river_model(river_forest),
+    "river tree": predictions_of(river(lambda: tree.HoeffdingAdaptiveTreeRegressor(seed=0))),
+    "river rules": predictions_of(river(rules.AMRules)),
+    "river neighbours": predictions_of(river(neighbors.KNNRegressor)),
+    "river forest": predictions_of(river(lambda: forest.ARFRegressor(seed=0))),
 }
 FACES = {
-    "ORFit in river": river_model(orfit_in_river),
-    "ORFit in scikit-learn": orfit_in_scikit_learn,
+    "ORFit in river": predictions_of(NUMBERS["orfit.river"]),
+    "ORFit in scikit-learn": predictions_of(NUMBERS["orfit.sklearn"]),
 }
-NOTHING = {"last value": last_value, "running mean": running_mean}
+NOTHING = {"last value": predictions_of(NUMBERS["last value"]), "running mean": running_mean}
 HINDSIGHT = {
     "ORFit m=10, best noise": best_in_hindsight(lambda noise: orfit_limited(10, noise=noise)),
     "ORFit m=30, best noise": best_in_hindsight(lambda noise: orfit_limited(30, noise=noise)),
     "RLS, best prior": best_in_hindsight(lambda noise: orfit_rls(prior=noise)),
-    "ridge, all rows": ridge_in_hindsight,
+    "ridge, all rows": predictions_of(Entrant(leave_one_out)),
 }

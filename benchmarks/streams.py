@@ -1,25 +1,28 @@
-"""`make bench-streams`: ORFit and what a user would take instead, on real streams.
+"""`make bench-streams`: orfit's two faces and what one would take instead, on real streams.
 
-Every learner predicts each row, then learns it; the table, the picture and streams.json say how
-large its errors were. The numbers of docs/comparison.md, below its heading "All numbers", are
-written here; what is above it is not.
+Each row is predicted, then learned, once, by learners as they come. Tables and the picture of
+docs/comparison.md come from here; what is above its heading "All numbers" is written by hand.
 """
+
+import os
+
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # times are of one core, for all
 
 import argparse
 import json
-import os
+import pickle
 import platform
+import time
 import warnings
 from importlib.metadata import version
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from stream_data import STREAMS, fourier_features, standardised_so_far, stream
-from stream_learners import FACES, HINDSIGHT, LINEAR, NONLINEAR, NOTHING
+from entrants import CLASSES, HINDSIGHT, MORE, NUMBERS, SLOW
+from stream_data import classes, numbers
+
+import orfit
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
@@ -28,222 +31,261 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 RESULTS = HERE / "streams.json"
 HEADING = "## All numbers\n"
-ORDERS = {"in order": False, "shuffled": True}
-FEATURES = {
-    "standardised": standardised_so_far,
-    "Fourier": lambda X: fourier_features(standardised_so_far(X)),
-    "as they are": lambda X: X,
-}
-TITLES = {
-    "standardised": "Inputs, standardised",
-    "Fourier": "300 Fourier features",
-    "as they are": "Inputs as they are",
-}
-MOST = 10.0  # an error beyond so many times that of learning nothing counts as this in means
-SHOWN = [  # in the tables of single streams
-    "ORFit m=10", "ORFit m=30", "ORFit m=100", "ORFit m=30, λ auto", "ORFit m auto", "RLS",
-    "RLS λ=0.99", "RLS λ auto", *FACES,
-    "river linear", "river Bayes", "river PA", "sklearn SGD", *NONLINEAR, "ridge, all rows",
-]  # fmt: skip
+FIRST = SLOW  # rows that every learner sees, however slow
+FACES = ("orfit.river", "orfit.sklearn")
+COSTS = ("turbines", "flights", "digits, shuffled")  # streams of which time and size are shown
+
+
+def measured(stream, entrants, score, made):
+    """Put into made what score says of predictions, microseconds a row, kB at the end."""
+    for name, entrant in entrants.items():
+        if name in made:
+            continue
+        X, y = (part[: entrant.most] for part in stream)
+        start = time.process_time()
+        predicted, model = entrant.run(X, y)
+        spent = (time.process_time() - start) / len(y)
+        made[name] = score(predicted, y, model) | {
+            "rows": len(y),
+            "microseconds": float(f"{1e6 * spent:.3g}"),
+            "kB": round(len(pickle.dumps(model)) / 1e3, 1),
+        }
+        yield f"  {name}: {made[name]}"
+
+
+def errors(predicted, y, model):
+    """Root mean squares, over the deviation of y: of the first rows, and of all but the first."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = (predicted - y) ** 2
+        ratios = {
+            part: float(np.sqrt(squares[1:end].mean()) / y[1:end].std())
+            for part, end in (("first", FIRST), ("all", len(y)))
+        }
+    return {part: float(f"{r:.4g}") if np.isfinite(r) else None for part, r in ratios.items()}
+
+
+def shares(asked):
+    """Of classes: how many of a hundred were right in turn, and how many of asked at the end."""
+
+    def score(predicted, y, model):
+        X, labels = asked
+        made = {"end": np.mean(np.asarray(model.ask(X)) == labels)}
+        if not np.isnan(predicted).all():  # nor of who has learned all rows at once
+            made |= {"first": (predicted == y)[:FIRST].mean(), "all": np.mean(predicted == y)}
+        return {part: round(100 * float(share), 2) for part, share in made.items()}
+
+    return score
+
+
+def everything(data, wanted):
+    """Written down as it comes: a run that was stopped is taken up again by the next one."""
+    warnings.simplefilter("ignore")  # of those that diverge, which the table shows
+    orfit.warm_up("float64")
+    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    results["machine"] = (
+        f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+    )
+    results["versions"] = {name: version(name) for name in ("river", "scikit-learn", "numpy")}
+    kinds = ("numbers", numbers(data), NUMBERS), ("classes", classes(data), CLASSES)
+    for kind, streams, entrants in kinds:
+        of_kind = results.setdefault(kind, {})
+        for name in [name for name in streams if not wanted or name in wanted]:
+            print(name, flush=True)
+            X, y, *asked = streams[name]()
+            score = shares(asked) if asked else errors
+            made = of_kind.setdefault(name, {"learners": {}})
+            made |= {"rows": len(y), "inputs": X.shape[1]}
+            for line in measured((X, y), entrants | MORE.get(name, {}), score, made["learners"]):
+                print(line, flush=True)
+                RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    return results
+
+
+def told(found, part, kind):
+    """A cell: what was found, or nothing."""
+    if found is None or part not in found:
+        return ""
+    value = found[part]
+    if kind == "classes":
+        return "" if value is None else f"{value:.1f}"
+    return "> 100" if value is None or value > 100 else f"{value:.3f}"
+
+
+def best(cells, learners, kind):
+    """The best of those that look at no later row is bold."""
+    values = {
+        name: float(cell)
+        for name, cell in zip(learners, cells, strict=True)
+        if cell and cell[0] != ">" and name not in HINDSIGHT
+    }
+    if not values:
+        return cells
+    most = (max if kind == "classes" else min)(values.values())
+    return [
+        f"**{cell}**" if values.get(name) == most else cell
+        for name, cell in zip(learners, cells, strict=True)
+    ]
+
+
+def table(results, kind, part, names=None):
+    """Learners down, streams across."""
+    streams = {n: s for n, s in results[kind].items() if names is None or n in names}
+    learners = list(NUMBERS if kind == "numbers" else CLASSES)
+    columns = []
+    for of_stream in streams.values():
+        found = of_stream["learners"]
+        whole = of_stream["rows"]
+        cells = [
+            ""
+            if part == "all" and name in found and found[name]["rows"] < whole
+            else told(found.get(name), part, kind)
+            for name in learners
+        ]
+        columns.append(best(cells, learners, kind))
+    if kind == "numbers" and part == "first":  # an error beyond 10 counts as 10
+        found = [[s["learners"][name][part] or 10.0 for s in streams.values()] for name in learners]
+        means = np.exp(np.log(np.minimum(found, 10.0)).mean(axis=1))
+        columns.append(best([f"{mean:.3f}" for mean in means], learners, kind))
+        streams = streams | {"geometric mean": None}
+    size = {"first": lambda s: min(s["rows"], FIRST), "all": lambda s: s["rows"]}.get(part)
+    heads = [f"{n}, {size(s):,}" if size and s else n for n, s in streams.items()]
+    return written(["learner", *heads], [[n, *c] for n, *c in zip(learners, *columns, strict=True)])
+
+
+def costs(results):
+    found = {
+        name: (results["numbers"] | results["classes"])[name]["learners"]
+        for name in COSTS
+        if name in results["numbers"] | results["classes"]
+    }
+    names = list(dict.fromkeys([*NUMBERS, *CLASSES]))
+    lines = []
+    for learner in names:
+        if learner in HINDSIGHT:
+            continue
+        cells = [
+            f"{made[learner]['microseconds']:,.0f} µs, {made[learner]['kB']:,.0f} kB"
+            if learner in made
+            else ""
+            for made in found.values()
+        ]
+        if any(cells):
+            lines.append([learner, *cells])
+    return written(["learner", *found], lines)
+
+
+def more(results):
+    lines = []
+    for stream, entrants in MORE.items():
+        of_stream = results["classes"].get(stream) or results["numbers"].get(stream)
+        if of_stream is None:
+            continue
+        kind = "classes" if stream in results["classes"] else "numbers"
+        for name in (*FACES, *entrants):
+            made = of_stream["learners"][name]
+            cells = [told(made, part, kind) for part in ("all", "end")]
+            cost = [f"{made['microseconds']:,.0f}", f"{made['kB']:,.0f}"]
+            lines.append([stream, name, f"{made['rows']:,}", *cells, *cost])
+    return written(["stream", "learner", "rows", "in turn", "at the end", "µs a row", "kB"], lines)
+
+
+def written(head, lines):
+    rows = [head, ["---"] * len(head), *lines]
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
 DRAWN = {
-    "ORFit m=30": "C0s", "ORFit m=30, λ auto": "C0*", "RLS": "C1o", "RLS λ=0.99": "C1s",
-    "river linear": "C2v", "sklearn SGD": "C2^", "river Bayes": "C2P", "river forest": "C3X",
-    "river neighbours": "C3d", "ridge, all rows": "k|",
+    "orfit.river": "C0o", "orfit.sklearn": "C0x", "orfit.river, λ auto": "C0*",
+    "river linear": "C2v", "river Bayes": "C2P", "river tree": "C3d", "river forest": "C3X",
+    "sklearn SGD": "C1^", "last value": "k|",
 }  # fmt: skip
-SETTINGS = [(order, features) for features in FEATURES for order in ORDERS]
+MOST = 3.0  # an error is drawn there where it is larger
 
 
-def learners_of(features):
-    """Trees, rules and neighbours find features of their own; orfit.river can, and has a scaler."""
-    made = LINEAR | HINDSIGHT | NOTHING | (NONLINEAR if features == "standardised" else {})
-    return made | (FACES if features != "Fourier" else {})
+def draw(results):
+    kinds = {
+        "numbers": ("first", "RMSE ÷ standard deviation of the labels"),
+        "classes": ("end", "wrong at the end, %"),
+    }
+    counts = [len(results[kind]) for kind in kinds]
+    figure, axes = plt.subplots(
+        2, 1, figsize=(10, 0.62 * sum(counts) + 3), layout="constrained",
+        height_ratios=counts,
+    )  # fmt: skip
+    for axis, (kind, (part, label)) in zip(axes, kinds.items(), strict=True):
+        places = np.arange(len(results[kind]))[::-1]
+        for i, (learner, style) in enumerate(DRAWN.items()):
+            values = []
+            for of_stream in results[kind].values():
+                value = of_stream["learners"].get(learner, {}).get(part)
+                if kind == "classes":
+                    value = None if value is None else max(100 - value, 0.5)
+                elif learner in of_stream["learners"]:
+                    value = MOST if value is None else min(value, MOST)
+                values.append(np.nan if value is None else value)
+            drop = 0.35 - 0.7 * i / (len(DRAWN) - 1)  # side by side, not on top of each other
+            axis.plot(values, places + drop, style, label=learner, markersize=7, clip_on=False)
+        for place in places[:-1]:
+            axis.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
+        axis.set_xscale("log")
+        axis.set_yticks(places, list(results[kind]))
+        axis.set_ylim(-0.6, len(places) - 0.4)
+        axis.set_xlabel(label)
+        axis.grid(axis="x", alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_title(
+        f"Numbers: the first {FIRST:,} rows, each predicted, then learned", loc="left"
+    )
+    ticks = [0.03, 0.1, 0.3, 1, MOST]
+    axes[0].set_xticks(ticks, [*map(str, ticks[:-1]), f"≥ {MOST:g}"])
+    axes[0].minorticks_off()
+    axes[1].set_title("Classes: rows that were not learned, asked about at the end", loc="left")
+    ticks = [0.5, 1, 3, 10, 30, 100]
+    axes[1].set_xticks(ticks, ["≤ 0.5", *map(str, ticks[1:])])
+    axes[1].minorticks_off()
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    figure.savefig(DOCS / "images" / "comparison.png", dpi=110)
+
+
+def page(results):
+    versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    long = [n for n, s in results["numbers"].items() if s["rows"] > FIRST]
+    long_classes = [n for n, s in results["classes"].items() if s["rows"] > FIRST]
+    lines = [
+        "", f"Written by `make bench-streams` ({results['machine']}; {versions}).",
+        f"Slow learners have a limit of rows; the tables of the first {FIRST:,} have everybody.",
+        "", f"### Numbers, in order: the first {FIRST:,} rows at most", "",
+        "Root mean squared error ÷ standard deviation of the labels.", "",
+        *table(results, "numbers", "first"),
+        "", "### Numbers, in order: all rows of the longer ones", "",
+        *table(results, "numbers", "all", long),
+        "", f"### Classes: right in turn, %, the first {FIRST:,} rows at most", "",
+        *table(results, "classes", "first"),
+        "", "### Classes: right in turn, %, all rows of the longer ones", "",
+        *table(results, "classes", "all", long_classes),
+        "", "### Classes: right at the end, %, of rows that were not learned", "",
+        "After the rows that each has seen, which slow ones have fewer of (Elec2, weather).", "",
+        *table(results, "classes", "end"),
+        "", "### One argument more", "", *more(results),
+        "", "### Time a row and memory", "",
+        "Of the processor, predicting and learning in turn; the learner as it is pickled.", "",
+        *costs(results),
+    ]  # fmt: skip
+    return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--page-only", action="store_true",
-                        help="page and picture from what was measured before")  # fmt: skip
-    parser.add_argument("--learners", nargs="+", default=every_learner(), metavar="NAME",
-                        help="measure these anew, and keep the others")  # fmt: skip
+    parser.add_argument("--data", default="results/long", help="the folder of the files")
+    parser.add_argument("--streams", nargs="*", help="these alone; none: the page")
     arguments = parser.parse_args()
-    if not arguments.page_only:
-        made = measured(arguments.learners)
-        RESULTS.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
-    results = json.loads(RESULTS.read_text())
-    console = Console()
-    console.print(summary_table(results))
+    if arguments.streams == []:
+        results = json.loads(RESULTS.read_text())
+    else:
+        results = everything(arguments.data, arguments.streams)
     draw(results)
-    write_page(results)
-    console.print(
-        "written: benchmarks/streams.json, docs/comparison.md, docs/images/comparison.png"
-    )
-
-
-def measured(wanted):
-    """The errors of the learners that are wanted, beside those that were measured before."""
-    warnings.simplefilter("ignore")  # of those that diverge, which the table shows
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    errors = json.loads(RESULTS.read_text())["streams"] if RESULTS.exists() else {}
-    with Progress(*columns, transient=True) as progress:
-        steps = sum(len(set(wanted) & set(learners_of(features))) for _, features in SETTINGS)
-        task = progress.add_task("", total=len(STREAMS) * steps)
-        for name in STREAMS:
-            of_stream = errors.setdefault(name, {})
-            for order, features in SETTINGS:
-                X, y = stream(name, ORDERS[order])
-                inputs = FEATURES[features](X)
-                made = of_stream.setdefault(f"{order}, {features}", {})
-                for learner, predictions in learners_of(features).items():
-                    if learner not in wanted:
-                        continue
-                    progress.update(task, description=f"{name}: {learner}", advance=1)
-                    made[learner] = errors_of(predictions(inputs, y), y)
-            of_stream["rows"], of_stream["inputs"] = X.shape
-    packages = ("river", "scikit-learn", "statsmodels", "vega_datasets")
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return {
-        "machine": machine,
-        "versions": {package: version(package) for package in packages},
-        "streams": errors,
-    }
-
-
-def errors_of(predicted, y):
-    """Root mean squares: of the second half, and of all but the first row, which nobody can know.
-
-    None where a prediction was not finite.
-    """
-    with np.errstate(over="ignore"):
-        squares = (predicted - y) ** 2
-    parts = {"second half": squares[len(y) // 2 :], "whole": squares[1:]}
-    roots = {part: float(np.sqrt(np.mean(values))) for part, values in parts.items()}
-    return {part: float(f"{x:.6g}") if np.isfinite(x) else None for part, x in roots.items()}
-
-
-def relative(results, setting, learner, part="second half"):
-    """For each stream the error over that of learning nothing, of the better way to do so."""
-    order, features = setting
-    made = []
-    for of_stream in results["streams"].values():
-        errors = of_stream[f"{order}, {features}"]
-        if learner not in errors:
-            return None
-        error, nothing = errors[learner][part], min(errors[name][part] for name in NOTHING)
-        made.append(np.inf if error is None else error / nothing)
-    return np.array(made)
-
-
-def summary(results, setting, learner):
-    """The geometric mean over streams of the second half and of all; how often it is above 1."""
-    ratios = relative(results, setting, learner)
-    if ratios is None:
-        return None
-    whole = relative(results, setting, learner, "whole")
-    means = [np.exp(np.log(np.minimum(part, MOST)).mean()) for part in (ratios, whole)]
-    return *means, int((ratios > 1).sum())
-
-
-def summary_cells(results, learner):
-    cells = []
-    for setting in SETTINGS:
-        made = summary(results, setting, learner)
-        cells.append("" if made is None else "{:.3f} · {:.3f} · {}".format(*made))
-    return [learner, *cells]
-
-
-def summary_head():
-    return ["learner", *(f"{TITLES[features]}, {order}" for order, features in SETTINGS)]
-
-
-def every_learner():
-    return [*LINEAR, *FACES, *NONLINEAR, *NOTHING, *HINDSIGHT]
-
-
-def summary_table(results):
-    table = Table(title="Error, second half · whole · on how many streams worse than nothing")
-    for name in summary_head():
-        table.add_column(name)
-    for learner in every_learner():
-        table.add_row(*summary_cells(results, learner))
-    return table
-
-
-def draw(results):
-    figure, axes = plt.subplots(1, 2, figsize=(13, 8), sharey=True, layout="constrained")
-    places = np.arange(len(results["streams"]))[::-1]
-    for axis, features in zip(axes, ("standardised", "Fourier"), strict=True):
-        for i, (learner, style) in enumerate(DRAWN.items()):
-            # Trees and neighbours see the inputs in both panels.
-            seen = features if learner in learners_of(features) else "standardised"
-            ratios = relative(results, ("in order", seen), learner)
-            drop = 0.35 - 0.7 * i / (len(DRAWN) - 1)  # side by side, not on top of each other
-            axis.plot(np.minimum(ratios, 3), places + drop, style, label=learner, markersize=6,
-                      alpha=0.85, clip_on=False)  # fmt: skip
-        axis.axvline(1, color="k", linestyle=":", linewidth=1)
-        for place in places[:-1]:
-            axis.axhline(place - 0.5, color="0.9", linewidth=1, zorder=0)
-        axis.set_xscale("log")
-        axis.set_xlim(0.07, 3)
-        ticks = [0.1, 0.3, 1, 3]
-        axis.set_xticks(ticks, [*map(str, ticks[:-1]), "≥ 3"])
-        axis.minorticks_off()
-        axis.set_title(f"{TITLES[features]}, in order")
-        axis.set_xlabel("error on the second half ÷ that of learning nothing")
-        axis.grid(axis="x", alpha=0.3)
-    axes[0].set_yticks(places, list(results["streams"]))
-    axes[0].set_ylim(-0.6, len(places) - 0.4)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    (DOCS / "images").mkdir(exist_ok=True)
-    figure.savefig(DOCS / "images" / "comparison.png", dpi=110)
-
-
-def shown_ratio(ratio):
-    if not np.isfinite(ratio) or ratio > 1000:
-        return "> 1000"
-    return f"{ratio:.3g}" if ratio >= 100 else f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
-
-
-def table_of(results, setting):
-    """Streams by learners; the smallest error shown, but for hindsight, is bold."""
-    names = [name for name in SHOWN if name in learners_of(setting[1])]
-    ratios = np.array([relative(results, setting, name) for name in names]).T
-    online = np.array([name not in HINDSIGHT for name in names])
-    lines = [
-        "| stream | rows | inputs | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 3) + "|",
-    ]
-    for (name, of_stream), row in zip(results["streams"].items(), ratios, strict=True):
-        cells = [shown_ratio(ratio) for ratio in row]
-        best = cells[int(np.argmin(np.where(online, row, np.inf)))]
-        cells = [f"**{c}**" if c == best and on else c for c, on in zip(cells, online, strict=True)]
-        size = [f"{of_stream['rows']:,}", str(of_stream["inputs"])]
-        lines.append("| " + " | ".join([name, *size, *cells]) + " |")
-    return lines
-
-
-def write_page(results):
-    page = DOCS / "comparison.md"
-    by_hand = page.read_text().split(HEADING)[0]
-    versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
-    lines = [
-        "",
-        f"Written by `make bench-streams` ({results['machine']}; {versions}).",
-        "Root mean squared error relative to that of learning nothing: of the last value or the",
-        "running mean, whichever is better on that stream. Above 1 is worse than learning nothing.",
-        "",
-        "Over all streams: the geometric mean for the second half · for the whole stream · on how",
-        f"many of the {len(results['streams'])} streams the second half was worse than nothing.",
-        f"In means an error counts as {MOST:g} at most.",
-        "",
-        "| " + " | ".join(summary_head()) + " |",
-        "|---" * len(summary_head()) + "|",
-        *("| " + " | ".join(summary_cells(results, name)) + " |" for name in every_learner()),
-    ]
-    for setting in SETTINGS:
-        order, features = setting
-        lines += ["", f"### {TITLES[features]}, {order}: the second half", ""]
-        lines += table_of(results, setting)
-    page.write_text(by_hand + HEADING + "\n".join(lines) + "\n")
+    path = DOCS / "comparison.md"
+    path.write_text(path.read_text().split(HEADING)[0] + HEADING + page(results))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-DATA = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "stream_data.py"))
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+DATA = runpy.run_path(str(BENCHMARKS / "stream_data.py"))
 standardised_so_far, fourier_features = DATA["standardised_so_far"], DATA["fourier_features"]
 
 
@@ -44,3 +45,36 @@ def test_lags_are_what_came_before():
     assert np.array_equal(X[:, 0], y - 1)
     assert np.array_equal(X[:, 2], y - 3)
     assert np.array_equal(y, np.arange(3, 10))
+
+
+def test_what_is_asked_at_the_end_was_not_learned():
+    y = np.arange(23.0)
+    X = y[:, None]
+    learned, _, asked, labels = DATA["held_out"](X, y, np.arange(23), 5)
+    assert np.array_equal(labels, [0, 5, 10, 15, 20])
+    assert np.array_equal(asked[:, 0], labels)
+    assert sorted([*learned[:, 0], *labels]) == y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("NUMBERS", "orfit.sklearn"),
+        ("NUMBERS", "sklearn SGD"),
+        ("NUMBERS", "exact RLS"),
+        ("CLASSES", "exact RLS"),
+        ("CLASSES", "last value"),
+    ],
+)
+def test_no_entrant_sees_a_later_row(kind, name):
+    pytest.importorskip("river")
+    pytest.importorskip("sklearn")
+    entrant = runpy.run_path(str(BENCHMARKS / "entrants.py"))[kind][name]
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((280, 3))
+    y = (X[:, 0] > 0).astype(float)
+    later = np.arange(280) >= 260  # exact RLS has the scale of 256
+    made, _ = entrant.run(X, y)
+    changed, _ = entrant.run(np.where(later[:, None], 5 * X[::-1], X), np.where(later, 1 - y, y))
+    assert len(made) == len(y)
+    assert np.array_equal(made[:260], changed[:260])

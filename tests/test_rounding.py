@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oracles
 import orfit
 from conftest import WAYS, every_way, on
-from orfit import gram, small
+from orfit import gram, small, tall
 from orfit.memory import Principal, Unlimited
 from orfit.memory.frame import Frame, decompose
 from problems import assert_close, conditioning, problems
@@ -383,3 +383,16 @@ def test_least_squares_of_rows_of_very_different_scale(seed, n):
     condition = conditioning(B.T)
     assert np.abs(z - expected).max() <= 1e-13 * condition**2
     assert (np.abs(left) <= 1e-12 * condition * scales * n).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_lengths_of_whatever_is_a_number(dtype):
+    kind = np.finfo(dtype)
+    for value in (kind.max / 4, kind.tiny, 8 * kind.smallest_subnormal, 0.0, 1.0):
+        G = np.array([[value], [value], [-value / 2]], dtype, order="F")
+        exact = 1.5 * float(value)
+        assert tall.norms(G)[0] == pytest.approx(exact, rel=4 * float(kind.eps), abs=0)
+    for value in (kind.max, np.inf):
+        length = tall.norms(np.full((8, 1), value, dtype))
+        assert length[0] > kind.max
+    assert np.isnan(tall.norms(np.full((2, 1), np.nan, dtype))[0])

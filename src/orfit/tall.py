@@ -192,7 +192,8 @@ def norms(G: Any) -> Array:
             # By a power of two: nothing is rounded, and the inverse of what is tiny is no number.
             _, exponent = math.frexp(np.abs(G[:, j]).max(initial=0.0))
             unit = np.ldexp(G[:, j], -exponent)
-            found[j] = math.ldexp(math.sqrt(dot(unit, unit)), exponent)
+            with np.errstate(over="ignore"):  # it is told by whoever needs a number
+                found[j] = np.ldexp(math.sqrt(dot(unit, unit)), exponent)
     return found
 
 

@@ -42,7 +42,8 @@ def packed(memory: Any, guesses: int, exact: bool) -> Array:
     """
     frame, tail, room = memory.frame, memory.tail, len(memory.frame.rows)
     k, stored, columns = len(frame.W), frame.stored, len(frame.base)
-    state = np.empty(NUMBERS + (memory.m + columns + 1) * room + 2 * guesses)
+    most = min(memory.m, room)  # a memory may be allowed more than gradients have dimensions
+    state = np.empty(NUMBERS + (most + columns + 1) * room + 2 * guesses)
     numbers = stored, k, exact, frame.folds, memory._lost, frame.reach
     state[:NUMBERS] = 0, *numbers, tail.rows, tail.dropping, tail.prior
     place = NUMBERS

@@ -476,7 +476,7 @@ def test_killed_at_random_moments(kind, tmp_path):
         (["{t}", "--target", "y", "--features", "cubic"], "--features cubic is not known"),
         (["{t}", "--target", "y", "--features", "fourier:0"], "needs a whole number"),
         (["{t}", "--target", "y", "--versus", "adam"], "--versus knows sgd, rls, one-step, not"),
-        (["{t}", "--target", "y", "--memory", "-3"], "--memory must be a whole number"),
+        (["{t}", "--target", "y", "--memory", "-3"], "--memory must be a whole number from 1 on"),
         (["{t}", "--target", "y", "--noise", "much"], "--noise must be a number or auto"),
         (["{t}", "--target", "y", "--forgetting", "2"], "--forgetting must be in"),
         (["{t}", "--target", "y", "--holdout", "1"], "--holdout must be at most"),

@@ -96,7 +96,7 @@ def learn(
     ] = None,
     delimiter: Annotated[str | None, typer.Option(help="Between the values of a csv.")] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="A line of JSON for every --report rows, on stdout.")
+        bool, typer.Option("--json", help="Lines of JSON on stdout, --report rows apart or more.")
     ] = False,
     report: Annotated[int, typer.Option(help="Rows between such lines.")] = 1000,
     quiet: Annotated[

@@ -41,7 +41,7 @@ def directions(text: str | None) -> Any:
     if text is None or text in {"auto", "exact"}:
         return text
     if not text.isdecimal() or not int(text):
-        raise StreamError(f"--memory must be a whole number, exact or auto; it is {text}")
+        raise StreamError(f"--memory must be a whole number from 1 on, exact or auto; it is {text}")
     return door.count("--memory", int(text))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from orfit import door, learners, tall
 from orfit.distributed import files
 from orfit.distributed.model import Missing, SpreadModel
-from orfit.distributed.processes import ProcessLostError, RefusedElsewhereError
+from orfit.distributed.processes import ProcessLostError, RefusalError, RefusedElsewhereError
 from orfit.distributed.whole import spread_out
 from orfit.door import Array
 from orfit.learners.rows import Auto
@@ -133,6 +133,13 @@ class ORFit(learners.ORFit):
         # NumPy models take w0's dtype; a network has its own.
         return tall.copy(w0 if isinstance(start.local, np.ndarray) else tall.convert(start, w0))
 
+    def undivided(self, change: Callable[..., T], *args: Any) -> T:
+        """With a model that is ready for it: what one process takes back, the others have, too."""
+        if self._now.change is not None:
+            self._finish()
+        self.model.prepare(self)
+        return super().undivided(change, *args)
+
     # Where a process refuses its part of a row, the others wait for it in the first sum: so it
     # takes part in that, and they hear of it.
 
@@ -170,9 +177,11 @@ class ORFit(learners.ORFit):
             return use(*given)
         except (ProcessLostError, RefusedElsewhereError):
             raise  # of which all know
+        except RefusalError as refusal:
+            raise refusal.error from None
         except Exception as error:
             if processes.exchanges == before and processes.count > 1:
-                with processes.refusing(error), contextlib.suppress(type(error)):
+                with processes.refusing(error), contextlib.suppress(type(error), RefusalError):
                     stand_in()
             raise
 

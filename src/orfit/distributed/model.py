@@ -26,6 +26,9 @@ class SpreadModel(Defaults):
         """What is here of the w0 that a user hands in, checked."""
         raise NotImplementedError
 
+    def prepare(self, learner: Any) -> None:
+        """What is to be had from all processes before a step begins."""
+
     def told(self, w: Shard) -> Any:
         """w, as a user is told it."""
         raise NotImplementedError

@@ -23,6 +23,18 @@ HEAD = 2
 TIMEOUT = 300.0  # seconds without an answer, after which another process counts as lost
 
 
+class RefusalError(ValueError):
+    """An error of another kind than the others', who hear of a ValueError: all go on alike."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+    @classmethod
+    def of(cls, error: Exception) -> Exception:
+        return error if isinstance(error, ValueError) else cls(error)
+
+
 class RefusedElsewhereError(ValueError):
     """Another process has refused its part of a row, so no process has learned it.
 
@@ -127,12 +139,12 @@ class Processes:
 
     def refuse(self, error: Exception) -> None:
         """Let the next message say that this process refuses; then `error` is raised here."""
-        self._refusal = error
+        self._refusal = RefusalError.of(error)
 
     @contextlib.contextmanager
     def refusing(self, error: Exception) -> Iterator[None]:
         """Let all messages say so: whoever tries the same rows in another way hears it again."""
-        self._refuses = error
+        self._refuses = RefusalError.of(error)
         try:
             yield
         finally:
@@ -173,7 +185,10 @@ class Processes:
         """Wait for all; raises everywhere where one has an error to tell."""
         if error is not None:
             self.refuse(error)
-        self.sum(np.zeros(0))
+        try:
+            self.sum(np.zeros(0))
+        except RefusalError as refusal:
+            raise refusal.error from None
 
     def _message(self, numbers: Array, digest: int) -> Array:
         head = self._head(digest)

@@ -72,6 +72,10 @@ class Whole(SpreadModel):
         w = checked_w0(w0, tuple(self.model.initial().shape))
         return Shard(w[self.here], self.spread)
 
+    def prepare(self, learner: Any) -> None:
+        if not self.linear:  # where gradients depend on it
+            joined(learner._w)
+
     def told(self, w: Shard) -> Any:
         """All of it."""
         return joined(w)

@@ -307,9 +307,12 @@ class Guesses:
             return np.asarray((a * mine + b * theirs) / max(1, a + b))
 
         last = self.spread[3] if self._known else other.spread[3]
-        self.spread = mean(self.spread, other.spread, self._known, other._known, WINDOW)
-        self.spread[3] = last
-        self.excess = mean(self.excess, other.excess, self._known, other._known, LATELY)
+        known = self._known, other._known
+        spread = mean(self.spread, other.spread, *known, WINDOW)
+        spread[1:3] = mean(self.spread[1:3], other.spread[1:3], *known, LATELY)
+        spread[3] = last
+        self.spread = spread
+        self.excess = mean(self.excess, other.excess, *known, LATELY)
         self.error = mean(self.error, other.error, self._gradients, other._gradients, WINDOW)
         self._known, self._gradients = (
             self._known + other._known,

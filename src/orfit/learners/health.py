@@ -46,6 +46,11 @@ class Health:
         return self.surprise > UNCERTAIN
 
     @property
+    def crowded(self) -> bool:
+        """Whether directions were dropped that may matter beside the noise."""
+        return self.rank == self.most and self.dropped > MATTERS
+
+    @property
     def advice(self) -> str:
         """What the numbers say, in a sentence or two."""
         if math.isnan(self.innovation) or self.seen < ENOUGH:
@@ -64,7 +69,7 @@ class Health:
             )
         if self.unsure:
             said.append(f"S/R is {self.surprise:.1f}: predictions are uncertain beside the noise.")
-        if self.dropped > MATTERS:
+        if self.crowded:
             said.append(
                 f"What is dropped of a row is {self.dropped:.1f} times the noise: a memory of more "
                 f"than {self.most} directions may help."

@@ -55,7 +55,10 @@ def merge(learners: Iterable[Any]) -> Any:
         >>> learner.seen
         40
     """
-    given = list(learners) if isinstance(learners, Iterable) else []
+    try:
+        given = list(learners)
+    except TypeError:
+        given = []
     if not given:
         raise ValueError("there is nothing to merge: give a list of learners, one at least")
     for one in given:

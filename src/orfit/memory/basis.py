@@ -17,7 +17,7 @@ from orfit import tail as tails
 from orfit.door import Array
 from orfit.growth import Growth
 from orfit.memory.base import Memory, Noted
-from orfit.memory.frame import Frame, Parts, decompose
+from orfit.memory.frame import Frame, Parts, capacity_of, decompose
 from orfit.memory.known import Known, as_rows, pull, scaled, together
 from orfit.memory.motion import LEAST, shrunk
 from orfit.memory.removal import NEVER, without
@@ -556,8 +556,8 @@ class Bounded(Basis, ABC):
 
     def numbers_within(self, size: int) -> int:
         """How many numbers it keeps at most, of gradients of that size: Q, W, M and provenance."""
-        rows = self.room(size)
-        return int(rows * (size + self.m + 2 * rows))
+        rows = capacity_of(self.room(size), size)
+        return int(rows * (size + min(self.m, rows) + 2 * rows))
 
     @abstractmethod
     def trim(self) -> None: ...

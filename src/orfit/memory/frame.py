@@ -35,7 +35,7 @@ class Frame:
         room: how many rows Q may have before some are folded; None: none ever are.
         """
         size = len(like)
-        capacity = 8 if room is None else _capacity(room, size)
+        capacity = 8 if room is None else capacity_of(room, size)
         self.growing = room is None
         self.rows = tall.empty(like, capacity, size)  # those not yet used cost no memory
         self.stored = 0
@@ -248,7 +248,7 @@ class Frame:
         """More dimensions, in which all rows are zero, and more parameters, which are."""
         s, W, M, base, shift, folds = self.stored, self.W, self.M, self.base, self.shift, self.folds
         rows, size = self.rows[:s], self.rows.shape[1] + growth.features
-        capacity = len(self.rows) if room is None else _capacity(room, size)
+        capacity = len(self.rows) if room is None else capacity_of(room, size)
         if s >= capacity and room is not None:  # of longer rows fewer are kept
             rows, base = rows.copy(), self._folded_base()
             stay, gone, Y, W, M = gram.fold(W, M, gram.most_lost(rows.dtype))
@@ -326,7 +326,7 @@ class Frame:
             raise ValueError("the directions of a memory are not orthonormal")
 
 
-def _capacity(room: int, size: int) -> int:
+def capacity_of(room: int, size: int) -> int:
     """Of rows: there are never many more than dimensions."""
     return min(room, size + 8)
 

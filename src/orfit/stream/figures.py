@@ -172,10 +172,10 @@ def inside(session: Session, target: int) -> Html | None:
     return markup.figure(svg, title + ".", means)
 
 
-def metered(session: Session, name: str, title: str, unit: float, means: str) -> Html | None:
-    """A reading of the meter over time: value, low and high, times the unit."""
+def metered(session: Session, name: str, title: str, means: str) -> Html | None:
+    """A reading of the meter over time: value, low and high."""
     x = rows(session)
-    value, low, high = (unit * column(session, name, i) for i in range(3))
+    value, low, high = (column(session, name, i) for i in range(3))
     if not _is_there(x, value):
         return None
 

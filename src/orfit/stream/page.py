@@ -185,7 +185,6 @@ def _forgotten(session: Session) -> Iterator[Html]:
                 session,
                 "change",
                 "How far past predictions have moved",
-                tables.unit(session),
                 "What is predicted of a past row now, minus what was predicted when it had just "
                 "been learned.",
             ),
@@ -193,7 +192,6 @@ def _forgotten(session: Session) -> Iterator[Html]:
                 session,
                 "error",
                 "Error on all of the past",
-                tables.unit(session),
                 "What is predicted of a past row now, minus its target.",
             ),
         ]

@@ -214,6 +214,16 @@ class Session:
         """From what the learner takes, in units of the first rows, to those of the targets."""
         return np.asarray(Y * self.encoding.target.scale + self.encoding.target.mean)
 
+    @property
+    def unit(self) -> float:
+        """What the meter's readings are times: a single target's own unit.
+
+        Several may have as many units: there, readings are in standard deviations of the first
+        rows.
+        """
+        scale = self.encoding.target.scale
+        return float(scale[0]) if len(scale) == 1 else 1.0
+
     def line(self) -> dict[str, Any]:
         """What is known now, for the history and for machines: numbers, or None."""
         health, learner = self.learner.health(), self.learner
@@ -233,7 +243,7 @@ class Session:
         }
         if (meter := learner.meter) is not None:
             for name, reading in (("change", meter.change.rms), ("error", meter.error.rms)):
-                made[name] = [reading.value, reading.low, reading.high]
+                made[name] = [self.unit * x for x in (reading.value, reading.low, reading.high)]
         return {name: _plain(value) for name, value in made.items()}
 
     def predicted(self, X: Array) -> tuple[Array, Array]:

@@ -139,7 +139,7 @@ def fitted(given: Features | None, X: Array, Y: Array, seed: int) -> tuple[Fit, 
 
 def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, long: bool) -> OneStep:
     """The learner for so many features: exact, or on as many directions as are worth it."""
-    memories = 4 if setup.forgetting == "auto" else 1
+    memories = 8 if setup.forgetting == "auto" else 1  # four λ, and copies while rows are learned
     model = Linear(size, heads=heads, bias=True)
     settings: dict[str, Any] = {"forgetting": setup.forgetting}
     settings["meter"] = Meter(setup.probes, setup.seed) if setup.probes else None
@@ -154,8 +154,8 @@ def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, long: boo
         return ORFit(model, memory, **settings)
     if whole > setup.budget:
         raise StreamError(
-            f"--memory exact takes {whole / 1e6:.0f} MB with {model.size} parameters, more than "
-            "--budget allows"
+            f"--memory exact takes {_megabytes(whole)} with {model.size} parameters, more than "
+            "--budget allows; --memory auto keeps directions instead"
         )
     prior = fit.noise if isinstance(setup.noise, str) else setup.noise
     if not prior:
@@ -176,10 +176,14 @@ def _memory(setup: Setup, memories: int, parameters: int, heads: int) -> Princip
     least = min(wanted, FIRST) if setup.memory == "auto" else wanted
     if afforded < least:
         raise StreamError(
-            f"{least} directions of {parameters} parameters take {bytes_of(least) / 1e6:.3g} MB, "
-            "more than --budget allows: take fewer features or directions, or allow more"
+            f"{least} directions of {parameters} parameters take {_megabytes(bytes_of(least))}, "
+            "more than --budget allows: take fewer features, directions or --probes, or allow more"
         )
     return Growing(afforded) if setup.memory == "auto" else Principal(wanted)
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB" if size >= 1e7 else f"{size / 1e6:.3g} MB"
 
 
 LEARNERS = ("ORFit", "RLS")

@@ -74,8 +74,9 @@ def facts(session: Session) -> list[tuple[str, str]]:
     told.append(("learner", f"{kind_of(session)}, {memory(session)}"))
     told.append(("forgetting", f"{learner.forgetting:g}"))
     told.append(("S/R", f"{number(health.surprise, '.3g')} (1: as sure as noise lets it be)"))
-    if health.unsure and learner.memory.rank == learner.memory.most:
-        told.append(("", "more directions may bring it nearer to 1: --memory says how many"))
+    if health.crowded and learner.memory.rank < learner.model.size:
+        more = f"what is dropped of a row is {health.dropped:.1f} times the noise"
+        told.append(("", f"more directions may help: {more}; see --memory and --budget"))
     if (meter := learner.meter) is not None and session.scores.rows:
         change, error = meter.change.rms, meter.error.rms
         told.append(("forgotten", f"past predictions moved by {_reading(session, change)}"))
@@ -83,17 +84,8 @@ def facts(session: Session) -> list[tuple[str, str]]:
     return told
 
 
-def unit(session: Session) -> float:
-    """What the meter's readings are times: a single target's own unit.
-
-    Several may have as many units: there, readings are in standard deviations of the first rows.
-    """
-    scale = session.encoding.target.scale
-    return float(scale[0]) if len(scale) == 1 else 1.0
-
-
 def _reading(session: Session, of_it: Reading) -> str:
-    times = unit(session)
+    times = session.unit
     value, low, high = (number(times * each) for each in (of_it.value, of_it.low, of_it.high))
     several = " standard deviations" if len(session.encoding.choice.targets) > 1 else ""
     return f"{value} ({low} to {high}){several} RMS"
@@ -112,9 +104,8 @@ def kind_of(session: Session) -> str:
 def memory(session: Session) -> str:
     """What the learner takes, for people."""
     learner = session.learner
-    numbers = learner.memory.numbers + learner.model.size * len(learner.guesses) * max(
-        1, learner.model.heads or 1
-    )
+    columns = len(learner.guesses) * max(1, learner.model.heads or 1) + session.options.probes
+    numbers = learner.memory.numbers + learner.model.size * columns
     return f"{8 * numbers / 1e6:.3g} MB"
 
 

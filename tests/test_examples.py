@@ -46,9 +46,12 @@ def test_the_names_are_found():
     assert {"orfit.TorchModel", "orfit.memory", "orfit.memory.Sketch"} <= set(NAMES)
 
 
+TORCH = "orfit.TorchModel", "orfit.PerLayer", "orfit.register_layer", "orfit.distributed.Whole"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_runs(name, tmp_path, monkeypatch):
-    if name in {"orfit.TorchModel", "orfit.PerLayer", "orfit.register_layer"}:
+    if name in TORCH:
         pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)
     thing = orfit

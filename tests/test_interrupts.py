@@ -92,9 +92,13 @@ def test_an_exception_at_some_opcodes(name, way):
 @every_path
 def test_another_exception_while_the_first_is_dealt_with(name, way):
     road, rng = Road(name, way), np.random.default_rng(1)
-    count = road.raised_at(None)
+    count, raised = road.raised_at(None), 0
     for moment in rng.integers(1, count, 5):
-        assert road.raised_at(moment, again=rng.integers(1, 8)) is None
+        over = road.raised_at(moment, again=rng.integers(1, 8))
+        # Python 3.13 tells of fewer opcodes once there was a profiler: then it was over before.
+        assert over is None or over < moment
+        raised += over is None
+    assert raised
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("rich", reason="experiments need the extra `experiments`")
 from orfit import cli
+from orfit.cli.reproduce import NETWORKS
 from orfit.experiments import full, limited, memory, report, rls, rotated
 from orfit.experiments.reproduce import EXPERIMENTS, settings_of
 
@@ -125,6 +126,8 @@ def test_the_relatives_meet_in_the_limit():
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_quick_run_from_the_command_line(name, tmp_path, capsys):
+    if name in NETWORKS:
+        pytest.importorskip("torch")
     assert cli.main(["reproduce", name, "--quick", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     folder = tmp_path / name

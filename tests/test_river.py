@@ -324,7 +324,7 @@ def test_what_is_no_row_is_refused_and_changes_nothing(kind, x, why):
         model.predict_one(x)
 
 
-@pytest.mark.parametrize("y", [None, np.nan, np.float32("nan"), np.datetime64("NaT"), ["a"]])
+@pytest.mark.parametrize("y", [None, np.nan, np.float32("nan"), np.datetime64("NaT", "s"), ["a"]])
 def test_what_names_no_class_is_refused_and_changes_nothing(y):
     model = ORFitClassifier()
     model.learn_one({"a": 1.0}, "yes")

@@ -1,5 +1,8 @@
 """Exceptions at any moment: paths to learn on, where to raise, and what must be found then."""
 
+import dis
+import functools
+import itertools
 import json
 import signal
 import sys
@@ -145,8 +148,33 @@ def everything(learner):
     return numbers | {"header": json.dumps(header)}
 
 
+@functools.cache
+def without_signals(code):
+    """Where opcodes are on the way into and out of a `with` that no handler covers.
+
+    Python calls handlers of signals after a call, at a jump back and when a function begins, and
+    none of these is among them but the call of __exit__, after which all is over: an exception
+    there comes from a tracer alone.
+    """
+    steps = list(dis.get_instructions(code))
+    names = [step.opname for step in steps]
+    found = set()
+    for k in range(len(steps)):
+        if names[k : k + 3] == ["BEFORE_WITH", "POP_TOP", "NOP"]:
+            found.add(steps[k + 2].offset)
+        if [(one.opname, one.argval) for one in steps[k : k + 3]] == [("LOAD_CONST", None)] * 3:
+            leaving = itertools.takewhile(lambda one: one.opname != "POP_TOP", steps[k:])
+            found.update(one.offset for one in leaving)
+            if names[k - 1] in ("NOP", "SWAP"):
+                found.add(steps[k - 1].offset)
+    return found
+
+
 def at_opcodes(run, act):
-    """Run, with `act` called before each opcode of orfit's, with how many there were so far."""
+    """Run, with `act` called before each opcode of orfit's, with how many there were so far.
+
+    But for those that a signal's handler never comes before.
+    """
     count = 0
 
     def trace(frame, event, arg):
@@ -156,7 +184,7 @@ def at_opcodes(run, act):
         if frame.f_code.co_name == "__del__":  # of another one: Python would but mention it
             return None
         frame.f_trace_opcodes = True
-        if event == "opcode":
+        if event == "opcode" and frame.f_lasti not in without_signals(frame.f_code):
             count += 1
             act(count)
         return trace

@@ -1,6 +1,7 @@
 """Whatever exception comes, whenever it comes: each row was learned, or it was not."""
 
 import copy
+import dis
 import itertools
 import subprocess
 import sys
@@ -12,7 +13,17 @@ import pytest
 
 import orfit
 from conftest import needs_numba
-from interrupts import LEARNERS, PATHS, WAYS, advancing, alarmed, everything, raised_at, stream
+from interrupts import (
+    LEARNERS,
+    PATHS,
+    WAYS,
+    advancing,
+    alarmed,
+    everything,
+    raised_at,
+    stream,
+    without_signals,
+)
 from orfit.memory import dense
 
 pytestmark = [
@@ -70,6 +81,7 @@ class Road:
         """None, if it was, and the learner is what it should be; or what `interrupt` says."""
         learner = copy.deepcopy(self.learner)
         over = interrupt(lambda: self.learn(learner, self.X, self.Y))
+        assert not learner._lock._is_owned()
         rows = learner.seen - self.before
         same = everything(learner) in self.clean(rows)
         assert same, f"not what {rows} rows make of it"
@@ -197,3 +209,13 @@ def test_several_memories_that_a_plain_step_would_change_stay_whole(monkeypatch)
     assert header == before[1]
     for name, array in arrays.items():
         np.testing.assert_array_equal(array, before[0][name])
+
+
+@pytest.mark.parametrize("method", [orfit.ORFit._alone, orfit.ORFit._reading])
+def test_no_signal_comes_where_no_handler_covers_a_with(method):
+    """What `at_opcodes` leaves out: nothing that Python calls handlers of signals after."""
+    places = without_signals(method.__code__)
+    steps = [step for step in dis.get_instructions(method) if step.offset in places]
+    assert {step.opname for step in steps} <= {"NOP", "SWAP", "LOAD_CONST", "PRECALL", "CALL"}
+    calls = [step for step in steps if step.opname == "CALL"]
+    assert {step.arg for step in calls} == {2}  # of __exit__ alone, with three None

@@ -21,6 +21,7 @@ from orfit.networks import batch
 from orfit.networks.layout import aligned
 from orfit.networks.losses import Fitted, Squares, flat, loss_of
 from orfit.networks.memory import LayerMemory
+from orfit.networks.threads import small_alone
 from orfit.networks.units import plan_of
 from orfit.networks.watch import Observed, observe, outputs_of
 from orfit.version import __version__
@@ -113,7 +114,8 @@ class PerLayer(Atomic):
         sqrt(2ℓ), before its block was learned. Whatever exception comes, each block was learned or
         was not, as `seen` tells.
         """
-        update: Update = self._changing(_without_graphs, self._learn, X, y)
+        with small_alone():
+            update: Update = self._changing(_without_graphs, self._learn, X, y)
         return update
 
     def remember(self, loader: Iterable[Any]) -> None:
@@ -121,7 +123,8 @@ class PerLayer(Atomic):
 
         loader: batches of (x, y), or of x alone; then classes count as the network predicts them.
         """
-        self._changing(_without_graphs, self._remember, loader)
+        with small_alone():
+            self._changing(_without_graphs, self._remember, loader)
 
     def _learn(self, X: Any, y: Any) -> Update:
         inputs = batch.accept("X", X, self._like)

@@ -4,6 +4,7 @@ Each writes what it found to FOLDER; what one process would have found is made b
 """
 
 import functools
+import itertools
 import json
 import os
 import sys
@@ -426,12 +427,12 @@ class Spoiled(orfit.TorchModel):
 def network_refusals(shares, rank):
     """What one process refuses, or finds not finite, and what it and the others then raise."""
     found, on_1 = {}, rank == 1
-    for tangent in (False, True):
+    for tangent, way in ((False, "plain"), (True, "plain"), (True, "coordinates")):
         for outputs in (1, 3):
             model = Spoiled(network(outputs), tangent=tangent)
             whole = orfit.distributed.Whole(model, shares=shares)
             model.where = whole.here.start
-            learner = orfit.distributed.ORFit(whole, 12, noise=0.1, rows="plain")
+            learner = orfit.distributed.ORFit(whole, 12, noise=0.1, rows=way)
             X, Y = curved(20, 4 if outputs == 1 else 3, outputs)
             bad, missing = X.copy(), Y.copy()
             bad[3, 0], missing[3] = np.nan, np.nan
@@ -452,17 +453,19 @@ def network_refusals(shares, rank):
                 for name, call in tries(learner).items():
                     before = state_of(learner)
                     told = raised(call)
-                    key = f"{name}, {time}, {tangent}, {outputs}"
+                    key = f"{name}, {time}, {tangent}, {way}, {outputs}"
                     found[key] = [told, same(before, state_of(learner))]
-                for how in ("gradient", "prediction", "fails"):
+                for how, many in itertools.product(("gradient", "prediction", "fails"), (0, 5)):
                     before, model.how = state_of(learner), how if on_1 else None
-                    told = raised(functools.partial(learner.learn, X[3], Y[3]))
-                    key = f"{how}, {time}, {tangent}, {outputs}"
+                    learn = learner.learn_each if many else learner.learn
+                    some = slice(many) if many else 3
+                    told = raised(functools.partial(learn, X[some], Y[some]))
+                    key = f"{how}, {many} rows, {time}, {tangent}, {way}, {outputs}"
                     model.how = None
                     found[key] = [told, same(before, state_of(learner))]
                 learner.learn_each(X, Y)  # and it goes on
                 learner.predict(X)
-            found[f"after, {tangent}, {outputs}"] = [None, learner.seen == 40]
+            found[f"after, {tangent}, {way}, {outputs}"] = [None, learner.seen == 40]
     unlike = orfit.TorchModel(network(seed=rank))
     found["unlike"] = [raised(lambda: orfit.distributed.ORFit(unlike, 8)), True]
     return found

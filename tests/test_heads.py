@@ -109,7 +109,13 @@ def test_labels_and_inputs_that_are_none(rng):
     assert heads.predict(X[0]) in heads.classes
     assert heads.predict(X).dtype.kind == "U"
     with pytest.raises(ValueError, match="there were 6 features; now there are 5"):
-        heads.learn(X[:, :5], y)
+        heads.learn(X[:, :5], ["class 0"] * 6)
+    for mixed in (y, [1, "class 0", 2, 3, 4, 5]):
+        with pytest.raises(ValueError, match="not both"):
+            heads.learn(X, mixed)
+    assert len(heads.learn(X[:0], [])) == 0
+    with pytest.raises(ValueError, match="below 2⁶³"):
+        orfit.Heads(memory=3).learn(X[:2], [2**63, 2**63 + 1])
     with pytest.raises(ValueError, match="finite"):
         heads.learn(np.full((1, 6), np.nan), ["class 0"])
     for wrong in ({"noise": "some"}, {"noise": -1}, {"expand": 0}, {"layer": "fc"}, {"seed": -1}):
@@ -117,6 +123,18 @@ def test_labels_and_inputs_that_are_none(rng):
             orfit.Heads(**wrong)
     with pytest.raises(ValueError, match="backbone must be"):
         orfit.Heads(7)
+
+
+def test_a_row_that_is_too_large_leaves_the_noise_alone(rng):
+    X, y = classes_of_points(rng, 6)
+    heads = orfit.Heads(memory=3)
+    heads.learn(X, y)
+    noise = heads.noise
+    with pytest.raises(ValueError, match="scale X"):
+        heads.learn(np.full((1, 6), 1e200), [0])
+    assert heads.noise == noise
+    heads.learn(X, y)
+    assert heads.seen == 12
 
 
 @pytest.mark.parametrize("expand", [None, 30])

@@ -1,6 +1,7 @@
 """What frozen code makes of inputs: the features that heads share."""
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ class Given:
         kind = str(getattr(made, "dtype", "")).removeprefix("torch.")
         wide = kind in ("float64", "") or "int" in kind or kind == "uint8"
         phi = door.numbers("the features", made, np.float64 if wide else np.float32)
-        return phi.reshape(len(phi), -1)
+        return phi.reshape(len(phi), math.prod(phi.shape[1:]))
 
 
 class Frozen:

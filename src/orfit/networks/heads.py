@@ -85,6 +85,7 @@ class Heads:
         """
         one = isinstance(y, str) or np.ndim(y) == 0
         labels = _labels([y.item() if hasattr(y, "item") else y] if one else y)
+        _check_alike([*self.classes[:1], *labels])
         batch = self._source.one(X) if one else self._source.many(X)
         raw = self._raw(batch)
         phi = self._expanded(raw)
@@ -201,8 +202,11 @@ class Heads:
     def _get_ready(self, phi: Array, heads: int) -> None:
         """Let there be so many heads, and the noise that these features ask for."""
         seen, total = self._measured
-        measured = (seen + len(phi), total + float(np.square(phi, dtype=float).sum()))
+        with np.errstate(over="ignore"):  # refused in the next lines
+            measured = (seen + len(phi), total + float(np.square(phi, dtype=float).sum()))
         R = NOISE * measured[1] / max(1, measured[0]) or 1.0
+        if not np.isfinite(R):
+            raise ValueError("the features are so large that their squares overflow: scale X")
         noise = R if isinstance(self._noise, str) else self._noise
         if self.learner is None:
             model = _shared(phi.shape[1], heads)
@@ -211,8 +215,8 @@ class Heads:
         elif (self.learner.model.heads or 0) < heads:
             self.learner.grow(heads=heads)
         if seen < MEASURED and isinstance(self._noise, str):
-            self._measured = measured
             self.learner.noise = noise
+            self._measured = measured
 
 
 def _as_they_are(phi: Array) -> Array:
@@ -228,7 +232,11 @@ def _labels(y: Any) -> list[Label]:
     """Classes as plain values, or a sentence on what they should be."""
     if hasattr(y, "detach"):
         y = y.detach().cpu().numpy()
+    if isinstance(y, list | tuple):
+        _check_alike([label for label in y if isinstance(label, int | str)])
     given = np.asarray(y)
+    if given.ndim == 1 and not len(given):
+        return []
     if given.ndim != 1 or given.dtype.kind not in "iubUO":
         raise ValueError(
             "y must be the class of each datapoint, whole numbers or strings, (n,); it is "
@@ -237,7 +245,15 @@ def _labels(y: Any) -> list[Label]:
     labels: list[Label] = given.tolist()
     if not all(isinstance(label, int | str) for label in labels):
         raise ValueError("y must hold whole numbers or strings alone")
+    if not all(isinstance(label, str) or -(2**63) <= label < 2**63 for label in labels):
+        raise ValueError("y must hold whole numbers below 2⁶³, or strings")
     return labels
+
+
+def _check_alike(labels: Sequence[Label]) -> None:
+    """Refuse numbers among strings, which no array of classes can hold apart."""
+    if len({isinstance(label, str) for label in labels}) > 1:
+        raise ValueError("classes must be whole numbers or strings, not both: take str of each")
 
 
 def _right(prediction: Array, heads: Array, known: int) -> int:

@@ -10,7 +10,7 @@ import torch
 
 from orfit.networks.gradients import Matrices, Outer, gram
 from orfit.networks.layout import aligned
-from orfit.networks.two_sided import Changes, Moved
+from orfit.networks.two_sided import Changes, Moved, damped
 
 Tensor = torch.Tensor
 
@@ -37,14 +37,19 @@ class InputSide:
         if not (isinstance(g, Outer) and g.single):
             A = self.A.clone()
             g.add_inputs(A, 1 / self.outputs)
-            damped = _damped(A, R)
-            return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(damped))]
+            P = damped(A, R)
+            return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(P))]
         # Few at a time: P ← P − P hᵀ (h P hᵀ + R)⁻¹ h P, which `look` frees of rounding.
         weight = (g.delta[:, 0].square().sum(1) / self.outputs).sqrt()
         h, Ph = weight[:, None] * g.x[:, 0], weight[:, None] * self._damped(g)[:, 0]
         inner = Ph @ h.T
         inner.diagonal().add_(R)
-        B = torch.linalg.solve_triangular(torch.linalg.cholesky(inner), Ph, upper=False)
+        root, failed = torch.linalg.cholesky_ex(inner)
+        if int(failed):  # rounding in P is larger than R
+            A = self.A.addmm(h.T, h)
+            anew = damped(A, R)
+            return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(anew))]
+        B = torch.linalg.solve_triangular(root, Ph, upper=False)
         return [
             (self.A, lambda held: held.addmm_(h.T, h)),
             (self.P, lambda held: held.addmm_(B.T, B, alpha=-1)),
@@ -58,21 +63,17 @@ class InputSide:
         return self._last[2]
 
     def look(self, R: float) -> dict[str, Any]:
-        return {"P": _damped(self.A, R)}
+        return {"P": damped(self.A, R)}
 
     def against(self, g: Matrices, R: float) -> tuple[Tensor, Moved]:
         if isinstance(g, Outer):
-            damped = Outer(self._damped(g), g.delta)
+            less = Outer(self._damped(g), g.delta)
             if g.single:
                 x, delta = g.x[:, 0], g.delta[:, 0]
-                return (damped.x[:, 0] @ x.T) * (delta @ delta.T), damped.weighted
-            return damped.matrices.flatten(1) @ g.matrices.flatten(1).T, damped.weighted
-        root = torch.linalg.cholesky(self.P)
+                return (less.x[:, 0] @ x.T) * (delta @ delta.T), less.weighted
+            return less.matrices.flatten(1) @ g.matrices.flatten(1).T, less.weighted
+        root, failed = torch.linalg.cholesky_ex(self.P)
+        if int(failed):
+            K = (g.matrices @ self.P).flatten(1) @ g.matrices.flatten(1).T
+            return K, lambda z: g.summed(z) @ self.P
         return gram(g.matrices @ root), lambda z: g.summed(z) @ self.P
-
-
-def _damped(A: Tensor, R: float) -> Tensor:
-    """R (A + R)⁻¹."""
-    shifted = A.clone()
-    shifted.diagonal().add_(R)
-    return R * torch.cholesky_inverse(torch.linalg.cholesky(shifted))

@@ -29,6 +29,7 @@ class Squares:
         if y is None:
             return Fitted(outputs, outputs.detach())
         target = batch.accept("y", y, outputs)
+        target = flat(target) if target.ndim == 2 else target
         if target.shape != outputs.shape:
             raise ValueError(
                 f"y must have the shape of the outputs, {tuple(outputs.shape)}; it has "
@@ -59,11 +60,15 @@ class Root:
         return Fitted(f, torch.zeros_like(f))
 
 
+def _entropies(outputs: Tensor, y: Tensor) -> Tensor:
+    return functional.cross_entropy(outputs, y, reduction="none")
+
+
 class CrossEntropy(Root):
     """Of classes, y whole numbers; without y, of the class that is predicted."""
 
     def __init__(self) -> None:
-        super().__init__(lambda outputs, y: functional.cross_entropy(outputs, y, reduction="none"))
+        super().__init__(_entropies)
 
     def __call__(self, outputs: Tensor, y: Any) -> Fitted:
         if outputs.ndim != 2:

@@ -56,6 +56,7 @@ class LayerMemory:
         self.plan, self.noise, self.every = plan, noise, every
         self.seen = self._since = 0
         self.pending: list[tuple[Tensor, int, Any]] = []  # what is to be done in place
+        self.dtype = plan.units[0].parameters[0].dtype
         self.reach = self.largest()
 
     def largest(self) -> float:

@@ -12,6 +12,7 @@ from orfit import checkpoint, door, schema, tall
 from orfit import tall_torch as _tall_torch  # noqa: F401  (registers the operations on tensors)
 from orfit.checkpoint import CheckpointError
 from orfit.door import Array
+from orfit.learners.advice import ScaleWarning, advise
 from orfit.learners.atomic import Atomic
 from orfit.learners.guesses import Guesses
 from orfit.learners.step import step
@@ -29,6 +30,7 @@ from orfit.version import __version__
 Tensor = torch.Tensor
 T = TypeVar("T")
 SIDES = schema.one_of("both", "input")
+LEAST_NEW = 100  # of a number's rounding: squares of what is new that are less have no digits left
 UNSUPPORTED = schema.one_of("error", "freeze", "jacobian")
 
 
@@ -98,12 +100,13 @@ class PerLayer(Atomic):
             SIDES("sides", sides),
             UNSUPPORTED("unsupported", unsupported),
         )
-        plan = plan_of(self.network, learned, self._stiffness, self._sides, self._unsupported)
+        with torch.inference_mode(False):
+            plan = plan_of(self.network, learned, self._stiffness, self._sides, self._unsupported)
+            self.memory = LayerMemory(plan, self._noise, door.count("every", every))
         self.frozen = plan.frozen
-        self.memory = LayerMemory(plan, self._noise, door.count("every", every))
         self.guesses = Guesses(self._noise, True, 1)
         self._like = plan.units[0].parameters[0]
-        self._seen, self._checked = 0, False
+        self._seen, self._checked, self._warned = 0, False, False
 
     # Learning.
 
@@ -114,7 +117,7 @@ class PerLayer(Atomic):
         sqrt(2ℓ), before its block was learned. Whatever exception comes, each block was learned or
         was not, as `seen` tells.
         """
-        with small_alone():
+        with small_alone:
             update: Update = self._changing(_without_graphs, self._learn, X, y)
         return update
 
@@ -123,7 +126,7 @@ class PerLayer(Atomic):
 
         loader: batches of (x, y), or of x alone; then classes count as the network predicts them.
         """
-        with small_alone():
+        with small_alone:
             self._changing(_without_graphs, self._remember, loader)
 
     def _learn(self, X: Any, y: Any) -> Update:
@@ -142,6 +145,7 @@ class PerLayer(Atomic):
         self.memory.look_if_due()
         seen = self._observed(inputs, lambda outputs: self._fit(outputs, y))
         past = self.memory.split(seen.gradients)
+        self._watch(past.novelty)
         residual = seen.residual.double().cpu().numpy()
         wanted = residual.reshape(-1, 1)
         most = tall.most(tall.numpy_dtype(self._like))
@@ -174,9 +178,42 @@ class PerLayer(Atomic):
         self._seen += n
 
     def _observed(self, inputs: Any, fit: Callable[[Tensor], Fitted]) -> Observed:
+        self._check_network()
         made = observe(self.network, self.memory.plan, inputs, fit, not self._checked)
         self._checked = self._checked or len(made.f) > 1  # of one alone, mixing does not show
         return made
+
+    def _watch(self, novelty: float) -> None:
+        """Warn once where rounding is most of what is left of gradients."""
+        digits = torch.finfo(self.memory.dtype).eps
+        if not self._warned and novelty**2 < LEAST_NEW * digits:
+            self._warned = True
+            advise(
+                f"only {novelty:.0e} of these gradients is new, beside a noise of {self._noise:g}: "
+                f"squares of that are rounding in {self.memory.dtype}. Scale the inputs, take a "
+                "larger noise, or float64, network.double()",
+                ScaleWarning,
+            )
+
+    def _check_network(self) -> None:
+        """Raise where the network is no longer the one that this was made for."""
+        there = {id(p) for p in self.network.parameters()}
+        for name, parameter in self._learned().items():
+            if id(parameter) not in there:
+                raise ValueError(
+                    f"{name} is no longer a parameter of the network: make a PerLayer of the "
+                    "network as it is now"
+                )
+            if not parameter.requires_grad:
+                raise ValueError(
+                    f"{name} no longer requires gradients: make a PerLayer of the network as it is "
+                    "now, or leave it out by parameters=…"
+                )
+            if parameter.dtype != self.memory.dtype:
+                raise ValueError(
+                    f"{name} was {self.memory.dtype} and is {parameter.dtype}: change the dtype "
+                    "before the PerLayer is made"
+                )
 
     def _blocks(self, inputs: Any, y: Any, n: int) -> Iterator[tuple[Any, Any]]:
         for start in range(0, n, self._block):
@@ -229,6 +266,11 @@ class PerLayer(Atomic):
             with evaluating(self.network):
                 return _for_numpy(outputs_of(self.network, inputs, n))
         noisy = std is True and isinstance(self._fit, Squares)
+        if not n:
+            with evaluating(self.network):
+                nothing = _for_numpy(outputs_of(self.network, inputs, n))
+            return nothing, nothing.copy()
+        self._check_network()
         outputs, spreads = [], []
         for part, _ in self._blocks(inputs, None, n):
             made = observe(
@@ -249,7 +291,12 @@ class PerLayer(Atomic):
 
     def state_dict(self) -> dict[str, Any]:
         """What is kept of the past, as tensors and plain values; the network has its own."""
-        return self._reading(lambda: {"tensors": self._tensors(), "values": self._values()})
+        return self._reading(
+            lambda: {
+                "tensors": {name: t.detach().clone() for name, t in self._tensors().items()},
+                "values": self._values(),
+            }
+        )
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take up what `state_dict` gave, of a learner that was made as this one."""
@@ -359,6 +406,8 @@ def _pair(item: Any) -> tuple[Any, Any]:
     """Inputs and labels, of what a loader gives."""
     if isinstance(item, tuple | list) and len(item) == 2:
         return item[0], item[1]
+    if isinstance(item, list) and len(item) == 1:  # as a loader gives inputs without labels
+        return item[0], None
     if isinstance(item, Mapping) and "labels" in item:
         return {name: value for name, value in item.items() if name != "labels"}, item["labels"]
     return item, None

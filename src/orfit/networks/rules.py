@@ -16,6 +16,10 @@ Convolution = nn.Conv1d | nn.Conv2d
 Norm = nn.LayerNorm | nn.GroupNorm | nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
 
 
+def _none(layer: Any) -> None:
+    """Any layer of its class."""
+
+
 @dataclass(frozen=True)
 class Rule:
     """How a layer's gradients are made.
@@ -29,7 +33,7 @@ class Rule:
     factors: Factors
     names: tuple[str, ...]
     kind: str
-    obstacle: Callable[[Any], str | None] = lambda layer: None
+    obstacle: Callable[[Any], str | None] = _none
 
 
 RULES: dict[type, Rule] = {}
@@ -132,6 +136,8 @@ def norm(layer: Norm, x: Tensor, error: Tensor) -> Tensor:
 
 
 def _without_tables(layer: nn.Embedding) -> str | None:
+    if layer.sparse:
+        return "its gradients are sparse"
     return "max_norm changes it when it is used" if layer.max_norm is not None else None
 
 

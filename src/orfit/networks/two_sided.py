@@ -114,6 +114,8 @@ class TwoSided:
             else:
                 outer, inner = self.V.T, -C @ self.U.T
             both = torch.cat([back, outer]), torch.cat([x, inner])
+            if squared <= torch.finfo(x.dtype).eps ** 0.5 * plain.squared:  # digits have gone
+                squared = (both[0].T @ both[1]).square().sum(dtype=torch.float64)
             return Product(*both, squared.clamp(min=0))
 
         return K, moved
@@ -133,6 +135,18 @@ class TwoSided:
         if first_outputs <= first_inputs:
             return M.addmm_(self.V @ C, self.U.T, alpha=-1)
         return M.addmm_(self.V, C @ self.U.T, alpha=-1)
+
+
+def damped(A: Tensor, R: float) -> Tensor:
+    """R (A + R)⁻¹; what rounding has made of A may be below −R."""
+    shifted = A.clone()
+    shifted.diagonal().add_(R)
+    root, failed = torch.linalg.cholesky_ex(shifted)
+    if not int(failed):
+        return R * torch.cholesky_inverse(root)
+    a, U = torch.linalg.eigh(A.double())
+    inverse: Tensor = ((U * (R / (a.clamp(min=0) + R))) @ U.T).to(A)
+    return inverse
 
 
 def axes(A: Tensor) -> tuple[Tensor, Tensor]:

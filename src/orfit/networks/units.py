@@ -102,14 +102,17 @@ class Unit:
             return Rows(ids, delta)
         return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
-    def first(self, g: Any) -> Tensor:
-        """The gradient of the first datapoint, written out as the unit's parameters lie."""
+    def summed(self, g: Any, z: Tensor) -> Tensor:
+        """Σ z_i g_i, written out as the unit's parameters lie."""
+        dtype = self.parameters[0].dtype
+        z = z.to(dtype)
         if isinstance(g, Outer | Dense):
-            return g.matrices[0]
+            return g.summed(z)
         if isinstance(g, Rows):
             table = g.delta.new_zeros(self.rows, self.size)
-            return table.index_add_(0, g.ids[0], g.delta[0])
-        return torch.as_tensor(g[0])
+            weighted = z[:, None, None] * g.delta
+            return table.index_add_(0, g.ids.flatten(), weighted.flatten(0, 1))
+        return z @ torch.as_tensor(g).to(dtype)
 
     def displaced(self, M: Tensor | Product) -> Iterator[tuple[nn.Parameter, Change]]:
         """What a step in the unit's own terms does to each parameter, in one operation."""
@@ -163,7 +166,7 @@ class Plan:
     """All units of a network, and where their parameters are used."""
 
     units: list[Unit] = field(default_factory=list)
-    places: dict[int, Place] = field(default_factory=dict)  # by the layer's id
+    places: list[Place] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)
 
 
@@ -178,12 +181,15 @@ def plan_of(
     names = {id(parameter): name for name, parameter in learned.items()}
     plan = Plan()
     unknown: dict[str, str] = {}
+    inner: dict[int, str] = {}  # layers that are used by no forward of their own, and why
     for path, layer in module.named_modules():
         own = [p for p in layer.parameters(recurse=False) if id(p) in names]
         if not own:
             continue
         rule = rule_of(layer)
-        why = f"{type(layer).__name__} is not known" if rule is None else rule.obstacle(layer)
+        why = inner.get(id(layer)) or _obstacle(layer, rule)
+        if why is not None and isinstance(layer, nn.MultiheadAttention):
+            inner[id(layer.out_proj)] = why
         known: list[nn.Parameter] = []
         if rule is not None and why is None:
             all_of_it = [getattr(layer, name, None) for name in rule.names]
@@ -193,7 +199,7 @@ def plan_of(
             if place is None:
                 known, why = [], "its parameters are shared with a layer of another kind"
             else:
-                plan.places[id(layer)] = place
+                plan.places.append(place)
         missing = [names[id(p)] for p in own if not any(p is k for k in known)]
         unknown |= dict.fromkeys(missing, f"{path or 'the network itself'}: {why}")
     shared = {id(p) for unit in plan.units for p in unit.parameters}
@@ -212,6 +218,17 @@ def plan_of(
     for unit in plan.units:
         unit.remembering(sides)
     return plan
+
+
+def _obstacle(layer: nn.Module, rule: Rule | None) -> str | None:
+    """Why no rule speaks of a layer; None: it does."""
+    if rule is None:
+        return f"{type(layer).__name__} is not known"
+    for name in rule.names:
+        made = getattr(layer, name, None)
+        if isinstance(made, Tensor) and not isinstance(made, nn.Parameter):
+            return f"its {name} is computed from other parameters"
+    return rule.obstacle(layer)
 
 
 def _placed(

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from orfit.networks.two_sided import Changes, Moved
+from orfit.networks.two_sided import Changes, Moved, damped
 
 Tensor = torch.Tensor
 FEW = 600  # parameters, up to which all their covariances are kept
@@ -36,10 +36,8 @@ class Vector:
     def look(self, R: float) -> dict[str, Any]:
         if not self.whole:
             return {}
-        shifted = self.H.clone()
-        shifted.diagonal().add_(R)
-        return {"P": R * torch.cholesky_inverse(torch.linalg.cholesky(shifted))}
+        return {"P": damped(self.H, R)}
 
     def against(self, g: Tensor, R: float) -> tuple[Tensor, Moved]:
-        damped = g @ self.P if self.whole else g * (R / (self.H + R))
-        return damped @ g.T, lambda z: z @ damped
+        less = g @ self.P if self.whole else g * (R / (self.H + R))
+        return less @ g.T, lambda z: z @ less

@@ -42,7 +42,7 @@ class Observed:
 
 @contextlib.contextmanager
 def watching(module: nn.Module, places: dict[int, Place]) -> Iterator[list[Caught]]:
-    """Whatever the layers at these places are given, while it lasts."""
+    """Whatever the layers at these places, by their ids, are given, while it lasts."""
     caught: list[Caught] = []
 
     def record(layer: nn.Module, x: Any, out: Any) -> None:
@@ -58,7 +58,7 @@ def watching(module: nn.Module, places: dict[int, Place]) -> Iterator[list[Caugh
     try:
         for layer in module.modules():
             if isinstance(layer, nn.MultiheadAttention):
-                if {id(layer), id(layer.out_proj)} & places.keys():
+                if {id(layer), id(layer.out_proj)} & places.keys():  # one that `forward` knows
                     undo.append(functools.partial(layer.__dict__.pop, "forward", None))
                     layer.forward = functools.partial(  # type: ignore[method-assign]
                         attention.forward, layer, record if id(layer) in places else _ignored
@@ -90,7 +90,8 @@ def observe(
     """What is fitted, and its gradients, held against torch's own where `check` says so."""
     n = batch.length("X", inputs)
     with torch.enable_grad(), evaluating(module), _plainly(module):
-        with watching(module, plan.places) as caught:
+        places = {id(place.layer): place for place in plan.places}
+        with watching(module, places) as caught:
             outputs = outputs_of(module, inputs, n)
         fitted = fit(outputs)
         f = fitted.f.reshape(n, -1)
@@ -98,7 +99,9 @@ def observe(
             raise ValueError("the network's outputs, or what they cost, are not finite")
         rows = f.flatten()
         found = _one_by_one(rows, [u for u in plan.units if u.kind == "jacobian"])
-        first = _row(rows[0], plan.units, graph=True) if check else None
+        # Of no two datapoints alike, so that it shows where they mix, too.
+        z = 1 + torch.linspace(0, 1, len(rows), dtype=rows.dtype, device=rows.device)
+        expected = _row(z @ rows, plan.units, graph=True) if check else None
         edges = [use.edge for use in caught]
         errors = [
             torch.autograd.grad(f[:, k].sum(), edges, retain_graph=True, allow_unused=True)
@@ -109,15 +112,17 @@ def observe(
         of_it = [error[i] for error in errors]
         if any(error is None for error in of_it):
             continue  # nothing comes back to it
-        unit, made = _made(use, plan.places[id(use.layer)], of_it, n)
+        unit, made = _made(use, places[id(use.layer)], of_it, n)
         parts.setdefault(id(unit), []).append(made)
     gradients = [found.get(id(u)) for u in plan.units]
     for i, unit in enumerate(plan.units):
         if id(unit) in parts:
             gradients[i] = unit.joined(parts[id(unit)])
-    if first is not None:
+    if expected is not None:
         loose = ROUGHLY if torch.is_autocast_enabled(f.device.type) else AS_TORCH
-        _compare(plan.units, gradients, first, loose)
+        ours = [None if g is None else u.summed(g, z.detach()) for u, g in
+                zip(plan.units, gradients, strict=True)]  # fmt: skip
+        _compare(plan.units, ours, expected, loose)
     residual = (fitted.target - fitted.f).detach()
     return Observed(outputs.detach(), fitted.f.detach(), residual, gradients)
 
@@ -134,7 +139,8 @@ def _made(use: Caught, place: Place, errors: list[Tensor], n: int) -> tuple[Unit
     if lengths != {n}:
         raise ValueError(
             f"the layer of {place.unit.names[0]} does not have the {n} datapoints along its first "
-            "axis, inputs and outputs: let the network be batch first"
+            "axis, inputs and outputs: let the network be batch first, and expand what is the same "
+            "for all datapoints, such as positions, to all; or leave it out by parameters=…"
         )
     c = len(errors)
     error = errors[0] if c == 1 else torch.stack(errors, 1).flatten(0, 1)
@@ -157,11 +163,18 @@ def _row(f: Tensor, units: list[Unit], graph: bool) -> list[Tensor | None]:
             rows.append(None)
             continue
         whole = [
-            (torch.zeros_like(p) if g is None else g).detach().reshape(*lead, -1) * root
+            _plain(p, g).reshape(*lead, -1) * root
             for g, (p, _, root) in zip(of_each, unit.places(), strict=True)
         ]
         rows.append(torch.cat(whole, -1))
     return rows
+
+
+def _plain(parameter: Tensor, g: Tensor | None) -> Tensor:
+    """A gradient as a tensor: nothing is zeros, and a sparse one is written out."""
+    if g is None:
+        return torch.zeros_like(parameter).detach()
+    return g.detach().to_dense() if g.is_sparse else g.detach()
 
 
 def _one_by_one(rows: Tensor, units: list[Unit]) -> dict[int, Tensor]:
@@ -178,13 +191,13 @@ def _one_by_one(rows: Tensor, units: list[Unit]) -> dict[int, Tensor]:
 
 
 def _compare(
-    units: list[Unit], gradients: list[Any], expected: list[Tensor | None], loose: float
+    units: list[Unit], found: list[Tensor | None], expected: list[Tensor | None], loose: float
 ) -> None:
-    """Raise where a gradient of the first datapoint is not what torch says that it is."""
-    for unit, g, torchs in zip(units, gradients, expected, strict=True):
-        if g is None and torchs is None:
+    """Raise where a sum of gradients is not what torch says that it is."""
+    for unit, own, torchs in zip(units, found, expected, strict=True):
+        if own is None and torchs is None:
             continue
-        ours = 0.0 if g is None else unit.first(g)
+        ours = 0.0 if own is None else own
         theirs = torch.zeros(()) if torchs is None else torchs
         size = max(float(theirs.norm()), torch.finfo(theirs.dtype).tiny ** 0.5)
         off = float((ours - theirs).norm()) / size

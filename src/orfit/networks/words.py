@@ -15,7 +15,7 @@ CHUNK = 1 << 24  # numbers of gradients that are written out at a time
 
 
 class Words:
-    """a, Σ|δ|² of each row; S = Σ δ δᵀ, and its axes when last looked at."""
+    """a, Σ|δ|² of each row, δ what comes back to it from a datapoint; S = Σ δ δᵀ, and its axes."""
 
     held = ("a", "S", "V", "s")
 
@@ -33,7 +33,13 @@ class Words:
         return int((self.a > 0).sum()) * int((self.s > 0).sum())
 
     def changes(self, g: Rows, R: float) -> Changes:
-        delta, ids = g.delta.flatten(0, 1), g.ids.flatten()
+        # The gradient of a row that a datapoint uses often is one: it adds up before it is squared.
+        rows = len(self.a)
+        keys = torch.arange(len(g.ids), device=g.ids.device)[:, None] * rows + g.ids
+        used, place = torch.unique(keys, return_inverse=True)
+        ids = used % rows
+        delta = g.delta.new_zeros(len(used), g.delta.shape[2])
+        delta.index_add_(0, place.flatten(), g.delta.flatten(0, 1))
         return [
             (self.a, lambda held: held.index_add_(0, ids, delta.square().sum(1))),
             (self.S, lambda held: held.addmm_(delta.T, delta)),

@@ -244,3 +244,21 @@ def test_one_row_and_a_wrong_place_are_told_in_a_sentence():
     for wrong in (4, -5):
         with pytest.raises(IndexError, match=f"there are 4 learners, from 0 on; {wrong} is none"):
             fleet[wrong]
+
+
+def test_a_row_that_is_refused_keeps_no_other_learner_from_its_rows(way):
+    X, y = np.random.default_rng(0).standard_normal((5, P)), np.ones(5)
+    X[0] = 1e308
+    X[1] *= 1e200
+    fleet = orfit.Fleet(4, orfit.Linear(P), m=3, noise=0.1)
+    with pytest.raises(ValueError, match="a row of learner 0"):
+        fleet.learn([0, 1, 1, 2, 3], X, y)
+    assert fleet.seen.tolist() == [0, 2, 1, 1]
+
+
+def test_nothing_is_no_mistake(way):
+    fleet = orfit.Fleet(4, orfit.Linear(P), m=3, noise=0.1)
+    assert fleet.learn([], np.empty((0, P)), []).shape == (0,)
+    assert fleet.predict([], np.empty((0, P))).shape == (0,)
+    with pytest.raises(ValueError, match="it has -1 to 7"):
+        fleet.learn([7, -1], np.ones((2, P)), [1.0, 2.0])

@@ -6,6 +6,8 @@ import pickle
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import oracles
 import orfit
@@ -480,6 +482,104 @@ def test_an_exception_at_any_moment(kind):
     check(lambda one: one.merge(b))
     if kind != "principal":
         check(lambda one: one.unlearn(stream.X[:6:2], stream.Y[:6:2]))
+
+
+@pytest.mark.parametrize("size", [1e6, 1e9, 1e12])
+@pytest.mark.parametrize("memory", [None, 3])
+def test_a_row_so_long_that_it_hides_the_others_is_not_unlearned(memory, size):
+    """A sentinel, among rows that know its direction, too."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((500, 3))
+    y, bad = X @ [1.0, 2.0, 3.0], [[0.3, size, -0.2]]
+    learner = orfit.ORFit(orfit.Linear(3), memory, noise=0.01)
+    learner.learn_each(X, y)
+    learner.learn_each(bad, [0.0])
+    w = learner.w.copy()
+    with pytest.raises(ValueError, match="drowned in rounding"):
+        learner.unlearn(bad, [0.0])
+    assert (learner.w == w).all()
+    assert learner.seen == 501
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-9, 0.1, 10.0])
+@pytest.mark.parametrize("ratio", [1, 10, 1e2, 1e3, 1e4, 1e6])
+def test_a_direction_that_goes_takes_no_digits_of_the_others(ratio, noise):
+    X, y = np.random.default_rng(0).standard_normal((20, 30)), np.ones(20)
+    X[19] *= ratio
+    make = functools.partial(orfit.ORFit, orfit.Linear(30), noise=noise)
+    learner, without = make(), make()
+    learner.learn_each(X, y)
+    without.learn_each(X[:19], y[:19])
+    if ratio > 10:
+        with pytest.raises(ValueError, match="drowned in rounding"):
+            learner.unlearn(X[19:], y[19:])
+    else:
+        learner.unlearn(X[19:], y[19:])
+        assert np.abs(learner.w - without.w).max() <= 4e-11 * np.abs(without.w).max()
+
+
+@given(st.integers(0, 2**32))
+def test_unlearned_within_a_bound_or_refused(seed):
+    """Rows of lengths that differ by up to a million, in any number."""
+    rng = np.random.default_rng(seed)
+    p, n, noise = int(rng.integers(1, 9)), int(rng.integers(2, 40)), 10.0 ** rng.integers(-9, 2)
+    spread = rng.choice([0, 1, 3])
+    X = rng.standard_normal((n, p)) * 10.0 ** rng.uniform(-spread, spread, (n, 1))
+    y = rng.standard_normal(n)
+    out = rng.choice(n, int(rng.integers(1, n)), replace=False)
+    stay = np.setdiff1d(np.arange(n), out)
+    learner, without = (orfit.ORFit(orfit.Linear(p), noise=noise) for _ in range(2))
+    learner.learn_each(X, y)
+    without.learn_each(X[stay], y[stay])
+    before = learner.w.copy()
+    try:
+        learner.unlearn(X[out], y[out])
+    except ValueError:
+        expected, bound = before, 0.0
+    else:
+        expected, bound = without.w, 1e-10 if spread == 0 else 1e-7
+    assert np.abs(learner.w - expected).max() <= bound * np.abs(expected).max()
+
+
+def test_without_noise_what_contradicted_others_is_not_unlearned(tmp_path):
+    learner = orfit.ORFit(orfit.Linear(2))
+    learner.learn([1.0, 0.0], 1.0)
+    learner.learn([1.0, 0.0], 1.0)
+    again = copy.deepcopy(learner)
+    again.unlearn([[1.0, 0.0]], [1.0])  # where all agree, one of two
+    assert again.predict([1.0, 0.0]) == pytest.approx(1.0)
+    learner.learn([1.0, 0.0], 5.0)
+    learner.save(tmp_path / "learner.safetensors")
+    merged = orfit.ORFit(orfit.Linear(2))
+    merged.learn([1.0, 0.0], 1.0)
+    other = orfit.ORFit(orfit.Linear(2))
+    other.learn([1.0, 0.0], 5.0)
+    with pytest.warns(orfit.InterpolationWarning):
+        merged.merge(other)
+    for one in (learner, orfit.load(tmp_path / "learner.safetensors"), merged):
+        with pytest.raises(ValueError, match="contradicted others"):
+            one.unlearn([[1.0, 0.0]], [1.0])
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        (np.sqrt, np.log),
+        (np.positive, lambda X: np.clip(X, -1, 1)),
+        (lambda X: np.floor(X / 10), lambda X: np.floor(X / 7)),
+        (lambda X: np.maximum(X - 1, 0), lambda X: np.maximum(X - 2, 0)),
+    ],
+    ids=["roots and logs", "clipped", "floors", "knees"],
+)
+def test_features_that_differ_somewhere_are_not_merged(features):
+    X = np.random.default_rng(0).uniform(1, 20, (30, 3))
+    parts = [orfit.ORFit(orfit.Linear(3, features=made), noise=0.1) for made in features]
+    same = orfit.ORFit(orfit.Linear(3, features=functools.partial(features[0])), noise=0.1)
+    for one in (*parts, same):
+        one.learn_each(X, X[:, 0])
+    with pytest.raises(ValueError, match="other features"):
+        orfit.merge(parts)
+    assert orfit.merge([parts[0], same]).seen == 60
 
 
 class Told:

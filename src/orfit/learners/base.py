@@ -502,7 +502,7 @@ class Learner(Atomic, ABC):
         if inputs.ndim == 0 or labels.ndim == 0:
             raise ValueError(
                 f"X and Y must hold many datapoints; they have shapes {inputs.shape} and "
-                f"{labels.shape}. For a single one there is learn"
+                f"{labels.shape}. A single one is [x] and [y], or for learn, x and y"
             )
         if inputs.shape == labels.shape == (0,):  # empty lists
             inputs = inputs.reshape(0, *(self._input_shape or ()))

@@ -102,7 +102,8 @@ class Fleet(Atomic):
         """Learn rows X (n, d), Y (n,) or (n, q), each by the learner which[i] (n,), in their order.
 
         Returns what each predicted for its row, before it learned that. Where a row is refused, its
-        learner has learned those before it, and all other learners theirs.
+        learner has learned those before it, and all other learners theirs; the first that was
+        refused is told.
         """
         predicted: Array = self._changing(self._learn, which, X, Y)
         return predicted
@@ -132,9 +133,15 @@ class Fleet(Atomic):
         learned = np.zeros(len(learners), np.int64)
         if find_spec("numba") is not None:
             self._learn_compiled(learners, starts, rows, F, Y_, in_order, learned)
+        refused: ValueError | None = None
         for g in np.flatnonzero(learned < np.diff(starts)):  # what is not for compiled code
             rest = slice(starts[g] + learned[g], starts[g + 1])
-            self._learn_alone(int(learners[g]), inputs, labels, order[rest], in_order[rest])
+            try:
+                self._learn_alone(int(learners[g]), inputs, labels, order[rest], in_order[rest])
+            except ValueError as error:
+                refused = refused or ValueError(f"a row of learner {learners[g]}: {error}")
+        if refused is not None:
+            raise refused
         predicted[order] = in_order
         return predicted.reshape(shape)
 
@@ -190,13 +197,17 @@ class Fleet(Atomic):
 
     def _owners(self, which: object, rows: int) -> Array:
         owners = np.asarray(which)
+        owners = owners.astype(int) if not owners.size else owners  # of an empty list
         if owners.shape != (rows,) or owners.dtype.kind not in "iu":
             raise ValueError(
                 f"which must be a whole number for each of {rows} rows; "
                 f"it has shape {owners.shape}, of {owners.dtype}"
             )
         if rows and not (owners.min() >= 0 and owners.max() < self.count):
-            raise ValueError(f"which must be from 0 to {self.count - 1}, as many as there are")
+            raise ValueError(
+                f"which must be from 0 to {self.count - 1}, as many as there are; it has "
+                f"{owners.min()} to {owners.max()}"
+            )
         return owners.astype(np.int64)
 
     def _learner(self, i: int, rows: str = "auto") -> ORFit:

@@ -69,6 +69,7 @@ class Guesses:
         self.error = np.zeros(count)
         self.spread = np.zeros((4, count * columns))  # mean u²; lately; and u u' of neighbours, u
         self.excess = np.zeros(count)  # mean (gᵀPg + R) / R, lately
+        self._unfitted = 0.0  # the largest residual where none was expected, of those in `error`
         self._known = 0  # gradients that tell a scale
         self._gradients = 0  # counted in `error`
         # Of gradients that wait to be counted, variances and residuals: those of the first so many
@@ -204,12 +205,27 @@ class Guesses:
         """Take into `error` what is not yet in it: all that a decision needs."""
         if self._scored == self._wait:
             return
+        self._unfitted = self.unfitted
         residual = self._waiting[self._scored : self._wait, len(self.noises) :]
         residual = _within(residual, LARGEST)
         weights, old = _weights(self._gradients, len(residual))
         squares = (residual * residual).reshape(len(residual), len(self), self.columns)
         self.error = old * self.error + weights @ squares.sum(axis=2)
         self._gradients, self._scored = self._gradients + len(residual), self._wait
+
+    @property
+    def unfitted(self) -> float:
+        """The largest residual of a row that expected none: without noise it contradicts others."""
+        if self.noises.all():
+            return self._unfitted
+        told = self._waiting[self._scored : self._wait]
+        variance, residual = told[:, : len(self)], np.abs(told[:, len(self) :])
+        spanned = (variance == 0).any(axis=1)
+        return max(self._unfitted, min(LARGEST, float(residual[spanned].max(initial=0.0))))
+
+    def contradicted(self, by: float) -> None:
+        """Take note of rows that could not be fitted, by so much."""
+        self._unfitted = max(self._unfitted, min(LARGEST, by))
 
     def _count(self, whole: bool = False) -> None:
         """Take what waits into the means: full groups of it, or the whole."""
@@ -318,6 +334,7 @@ class Guesses:
             self._known + other._known,
             self._gradients + other._gradients,
         )
+        self._unfitted = max(self._unfitted, other._unfitted)
         self.rows += other.rows
 
     def grow(self, growth: Growth) -> None:
@@ -341,8 +358,9 @@ class Guesses:
         arrays |= {"guesses.error": self.error, "guesses.excess": self.excess}
         arrays["guesses.spread"] = self.spread
         unit = self.unit if self.settled else None
-        values = {"unit": unit, "chosen": self.chosen, "rows": self.rows, "known": self._known}
-        values |= {"gradients": self._gradients, "unscored": self._wait - self._scored}
+        values: dict[str, Any] = {"unit": unit, "chosen": self.chosen, "rows": self.rows}
+        values |= {"known": self._known, "gradients": self._gradients}
+        values |= {"unscored": self._wait - self._scored, "unfitted": self._unfitted}
         return arrays, values
 
     def fields(self) -> Fields:
@@ -350,7 +368,8 @@ class Guesses:
         counters = dict.fromkeys(("rows", "known", "gradients", "unscored"), schema.counter)
         unit = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
         chosen = functools.partial(door.count, least=0, most=len(self) - 1)
-        return {**counters, "unit": schema.optional(unit), "chosen": chosen}
+        told: Fields = {"unit": schema.optional(unit), "chosen": chosen}
+        return {**counters, **told, "unfitted": door.nonnegative}
 
     def layout(self) -> Layout:
         """Arrays."""
@@ -379,7 +398,7 @@ class Guesses:
             self.settled = True
         self._put(residual, variance, whitened, unscored)
         self.rows, self._known = values["rows"], values["known"]
-        self._gradients = values["gradients"]
+        self._gradients, self._unfitted = values["gradients"], values["unfitted"]
 
 
 @functools.cache

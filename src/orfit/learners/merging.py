@@ -1,7 +1,9 @@
 """Several learners as one, and one without some of its rows."""
 
 import copy
-from collections.abc import Iterable
+import math
+import warnings
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -149,29 +151,43 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _check_model(learner: "OneStep", part: Part) -> None:
-    """Raise where models that are made alike, of code, are not: by what they say of two inputs."""
+    """Raise where models that are made alike, of code, are not: by what they say of inputs."""
     if learner.model is part.model:
         return
     mine, theirs, (shape, of_label) = learner._model, completed(part.model), part.shapes
-    X = np.cos(np.arange(2 * int(np.prod(shape)))).reshape(2, *shape)
+    for X in _inputs(shape):
+        told = [_of_input(model, X, of_label, learner._dtype) for model in (mine, theirs)]
+        if None in told:  # inputs of such a model are not just any numbers: nothing is told
+            continue
+        for a, b in zip(*told, strict=True):
+            near = PROBED * np.abs(a[np.isfinite(a)]).max(initial=0.0)
+            if not np.allclose(a, b, rtol=PROBED, atol=near, equal_nan=True):
+                raise ValueError(
+                    "learners with different models cannot be merged: for the same input theirs "
+                    "have other features; make them once, with one seed, and give each worker a "
+                    "copy"
+                )
+
+
+def _inputs(shape: tuple[int, ...]) -> Iterator[Array]:
+    """Inputs of several sizes and signs, one at a time."""
+    waves = np.cos(np.arange(2 * math.prod(shape))).reshape(2, 1, *shape)
+    for size in (1.0, 10.0, 1000.0):
+        yield from size * waves
+        yield size * (1.5 + waves[0])
+
+
+def _of_input(
+    model: Any, X: Array, of_label: tuple[int, ...], dtype: Any
+) -> tuple[Array, ...] | None:
+    """What a model makes of one input, and where it starts from."""
     try:
-        (F, _, G), (E, _, H) = (
-            model.affine(model.accept("X", X, learner._dtype), np.zeros((2, *of_label)))
-            for model in (mine, theirs)
-        )
-    except Exception:  # inputs of such a model are not just any numbers: nothing is told
-        return
-    if mine.origin is not None:
-        F, E = (
-            np.hstack([F.ravel(), _sum(mine.origin)]),
-            np.hstack([E.ravel(), _sum(theirs.origin)]),
-        )
-    for a, b in ((F, E), (tall.to_numpy(G), tall.to_numpy(H))):
-        if not np.allclose(a, b, rtol=PROBED, atol=PROBED * float(np.abs(a).max(initial=0.0))):
-            raise ValueError(
-                "learners with different models cannot be merged: for the same input theirs have "
-                "other features; make them once, with one seed, and give each worker a copy"
-            )
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+            F, _, G = model.affine(model.accept("X", X, dtype), np.zeros((1, *of_label)))
+        start = np.zeros(0) if model.origin is None else _sum(model.origin)
+        return np.asarray(F), tall.to_numpy(G), start
+    except Exception:
+        return None
 
 
 def _sum(w: Any) -> Array:
@@ -190,6 +206,8 @@ def _merge_now(learner: "OneStep", part: Part) -> Update:
         nothing = np.zeros(_outputs(learner, 0))
         update = Update(nothing, nothing, 0.0, 0.0, nothing, memory.rank, np.zeros(0))
     learner.guesses.merge(part.guesses)
+    if noise == 0:
+        learner.guesses.contradicted(float(np.abs(update.conflict).max(initial=0.0)))
     if learner._probes is not None and part.probes is not None:
         learner._probes.merge(part.probes)
     learner._look_for_ways()
@@ -265,11 +283,25 @@ def unlearn(learner: "OneStep", X: object, Y: object, weight: object) -> None:
     if len(rows) > learner._seen:
         raise ValueError(f"{len(rows)} rows cannot be unlearned: {learner._seen} were learned")
     offset, labels, G = learner.affine(rows, labels)
+    if learner.guesses.noise == 0:
+        _check_no_conflict(learner, labels)
     learner.undivided(_unlearn_now, learner, G, learner.tiled(labels - offset), len(rows))
+
+
+def _check_no_conflict(learner: "OneStep", labels: Array) -> None:
+    """Raise where rows contradicted others: those that came first are fitted, and may be these."""
+    cutoff = CONTRADICTED * tall.cutoff(tall.numpy_dtype(learner._moved))
+    largest = max(np.abs(labels).max(initial=0.0), tall.norms(learner._moved).max(initial=0.0))
+    if learner.guesses.unfitted > cutoff * largest:
+        raise ValueError(
+            "rows have contradicted others, and without noise the first to come are fitted: what "
+            "would be fitted without these is not known; train anew without them"
+        )
 
 
 def _unlearn_now(learner: "OneStep", G: Any, labels: Array, rows: int) -> None:
     residual = labels - tall.inner(G, learner._moved)
-    learner.memory.remove(G, residual, learner._since_start, learner.guesses.noise)
+    others = (learner._seen - rows) * (G.shape[1] // rows)
+    learner.memory.remove(G, residual, learner._since_start, learner.guesses.noise, others)
     learner._seen -= rows
     learner._look_for_ways()

@@ -217,10 +217,11 @@ class Memory(ABC):
     def finish_join(self, known: Known, noise: float) -> None:  # noqa: B027
         """Take note that what `join` gave has been folded in."""
 
-    def remove(self, G: Any, residual: Array, moved: Any, noise: float) -> None:
+    def remove(self, G: Any, residual: Array, moved: Any, noise: float, others: int) -> None:
         """Be as if these gradients had never been learned, w as well.
 
-        residual: y − f, n×q, as w is. moved: w − w₀. Raises where that is not possible exactly.
+        residual: y − f, n×q, as w is. moved: w − w₀. others: how many gradients are left. Raises
+        where that is not possible exactly.
         """
         raise NotImplementedError
 

@@ -422,7 +422,7 @@ class Basis(Memory):
         if noise == 0:
             self.tail = self.tail._replace(level=np.zeros(1))
 
-    def remove(self, G: Any, residual: Array, moved: Any, noise: float) -> None:
+    def remove(self, G: Any, residual: Array, moved: Any, noise: float, others: int) -> None:
         past = self.split(G, noise)
         parts, norms = past.parts, past.parts.reading.norms
         cutoff = tall.cutoff(self.frame.rows.dtype)
@@ -439,7 +439,7 @@ class Basis(Memory):
         sigma, turn = self.seen.axes()
         Z, c = small.product(turn.T, parts.C), small.product(turn.T, self.frame.coordinates(moved))
         eps = float(np.finfo(tall.numpy_dtype(G)).eps)
-        left = without(sigma, Z, noise, small.frobenius(norms), eps)
+        left = without(sigma, Z, noise, small.frobenius(norms), others, eps)
         E, stay = left.E, len(left.sigma)
         after = (
             small.product(E.T, c)

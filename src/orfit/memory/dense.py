@@ -236,7 +236,7 @@ class Dense(Carried, Memory):
             return np.asarray(linalg.cholesky(self.prior, lower=True))
         return np.asarray(np.sqrt(self.prior) * np.eye(self.size or 0))
 
-    def remove(self, G: Any, residual: Array, moved: Any, noise: float) -> None:
+    def remove(self, G: Any, residual: Array, moved: Any, noise: float, others: int) -> None:
         """P + P G (R I − GᵀPG)⁻¹ GᵀP: a step with the noise's sign turned round.
 
         GᵀPG is known up to what rounding makes of L's widest direction.

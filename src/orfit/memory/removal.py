@@ -33,13 +33,14 @@ def accuracy(eps: float) -> float:
     return float(eps ** (2 / 3))
 
 
-def without(sigma: Array, Z: Array, noise: float, length: float, eps: float) -> Left:
+def without(sigma: Array, Z: Array, noise: float, length: float, others: int, eps: float) -> Left:
     """sigma, falling, without Z (k×n): coordinates of gradients that have that length together.
 
-    Raises where that cannot be known, or such gradients were never seen.
+    others: how many gradients are left; so many directions may be, at most. Raises where what is
+    left cannot be known, or such gradients were never seen.
     """
     for floor in (noise, 0.0):  # which is one and the same without noise
-        left = _above(floor, sigma, Z, noise, length, eps)
+        left = _above(floor, sigma, Z, noise, length, others, eps)
         if left is not None:
             return left
     raise ValueError(
@@ -49,7 +50,7 @@ def without(sigma: Array, Z: Array, noise: float, length: float, eps: float) -> 
 
 
 def _above(
-    floor: float, sigma: Array, Z: Array, noise: float, length: float, eps: float
+    floor: float, sigma: Array, Z: Array, noise: float, length: float, others: int, eps: float
 ) -> Left | None:
     """By the root of diag(σ²) + floor; None where that is not accurate."""
     h = np.hypot(sigma, np.sqrt(floor))
@@ -63,9 +64,15 @@ def _above(
         raise ValueError(NEVER)
     if (error[~gone] > accuracy(eps) * gap[~gone]).any():
         return None
+    # Along directions that go, rounding may hide so much that others had left there.
+    hidden = (error * np.square(W * h[:, None]).sum(axis=0)).max(where=gone, initial=0.0)
+    if gone.sum() > len(h) - others and noise > 0 and hidden > accuracy(eps) * noise:
+        return None
     shorter = 1 - np.sqrt(np.where(gone, 0.0, gap))
     values, E = small.principal(np.diag(h) - (W * shorter) @ (W.T * h))
     stay = len(h) - int(gone.sum())
+    if stay and hidden > accuracy(eps) * (values[stay - 1] ** 2 + noise):  # of what stays, too
+        return None
     squares = (values - np.sqrt(floor)) * (values + np.sqrt(floor))
     if floor > 0:
         rounding = CERTAIN * eps * h.max() * values + accuracy(eps) * floor

@@ -156,14 +156,30 @@ def test_the_compiled_loop_goes_on_where_rows_see_what_is_widest(rng, monkeypatc
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_what_is_held_back_is_p_with_more_of_its_prior(dtype, rng):
+def test_what_is_held_back_is_held_where_it_is_wide_alone(dtype, rng):
     L = np.asfortranarray(rng.standard_normal((6, 6)), dtype)
     width = windup.Width(1.0, 0.5, 1e5, wound=True)
     held, _ = windup._held(L.copy(order="F"), width)
-    P = np.linalg.inv(np.linalg.inv(L @ L.T.astype(np.float64)) + np.eye(6) / 0.25)
-    np.testing.assert_allclose(held @ held.T, P, atol=1e-4 if dtype is np.float32 else 1e-12)
+    e, V = np.linalg.eigh(L.astype(np.float64) @ L.T.astype(np.float64))
+    assert e[0] < 0.25 < e[-1]
+    P = (V * np.minimum(e, 0.25)) @ V.T
+    np.testing.assert_allclose(held @ held.T, P, atol=1e-5 if dtype is np.float32 else 1e-12)
     assert held.dtype == dtype
-    assert np.linalg.norm(held, 2) < 0.5
+    assert np.linalg.norm(held, 2) < 0.5 + 1e-5
+
+
+@pytest.mark.parametrize("rows", ["plain", pytest.param("compiled", marks=needs_numba)])
+def test_what_goes_on_being_told_is_weighted_least_squares_all_the_same(rows, rng):
+    """Half of the parameters are left, and P is held there again and again; not elsewhere."""
+    X = rng.integers(-3, 4, (3000, 8)).astype(float)
+    X[300:, 4:] = 0
+    y = X @ np.arange(1, 9) + rng.integers(-5, 6, 3000)
+    learner = orfit.RLS(orfit.Linear(8), forgetting=0.9, rows=rows)
+    learner.learn_each(X, y)
+    assert learner.memory.width.wound
+    root = np.sqrt(0.9 ** np.arange(1000)[::-1])
+    expected = np.linalg.lstsq(root[:, None] * X[-1000:, :4], root * y[-1000:], rcond=None)[0]
+    np.testing.assert_allclose(learner.w[:4], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("dtype", "drift"), [(np.float32, 1e8), (np.float64, 1e20)])

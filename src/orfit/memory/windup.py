@@ -28,7 +28,7 @@ from orfit.schema import Fields
 VISIBLE = 3e-2
 # So wide L may be: its squares are numbers, too.
 WIDEST = {dtype: float(np.finfo(dtype).max) ** 0.4 for dtype in door.DTYPES}
-# How much wider than its bound L may be to be held back by a Cholesky factor, of its square.
+# How much wider than its bound L may be to be held back by what its square tells.
 MILD = 10.0
 # How far below its limit L is set back: a cure, O(p³), is then rare.
 SETBACK = math.sqrt(10.0)
@@ -96,14 +96,12 @@ def _clipped(L: Array, width: Width) -> tuple[Array, Width]:
 
 
 def _held(L: Array, width: Width) -> tuple[Array, Width]:
-    """P⁻¹ ← P⁻¹ + I / bound²: the same for one that is not far wider, in a twentieth of the time.
+    """The same for one that is not far wider, whose LᵀL tells where, in half of the time.
 
-    L Lᵀ ← L (I + Lᵀ L / bound²)⁻¹ Lᵀ, and the matrix between them has a Cholesky factor. Where L
-    was far wider that would be all rounding.
+    To add a weight to P⁻¹ everywhere, by a Cholesky factor, would take a fifth; but then what the
+    stream goes on telling would be learned by smaller steps, too.
     """
-    scaled = L / L.dtype.type(width.bound)
-    between = scaled.T @ scaled
-    between[np.diag_indices(len(L))] += 1
-    factor = linalg.cholesky(between, overwrite_a=True, check_finite=False)
-    made = linalg.solve_triangular(factor, L.T, trans="T", check_finite=False)
-    return np.asarray(made.T, L.dtype, order="F"), width
+    squares, V = linalg.eigh(L.T @ L, driver="evd", check_finite=False)
+    wide = slice(int(np.searchsorted(squares, width.bound**2)), None)
+    shorter = V[:, wide] * (1 - width.bound / np.sqrt(squares[wide])).astype(L.dtype)
+    return np.asarray(L - (L @ shorter) @ V[:, wide].T, L.dtype, order="F"), width

@@ -269,12 +269,18 @@ def refusals(shares, rank):
     return found
 
 
-def divergence(shares, rank):
-    """Labels that differ are noticed by all, at the next row."""
+def divergence(folder, shares, rank):
+    """Labels that differ are noticed by all, at the next row, or when they save."""
     (X, y), model = white(4), orfit.distributed.Linear(P, shares=shares)
-    learner = orfit.distributed.ORFit(model, 8, noise=0.1)
-    learner.learn(X[0, model.here], y[0] + 1e-15 * rank * abs(y[0]))
-    return raised(lambda: learner.learn(X[1, model.here], y[1]))
+    told = []
+    for then in (
+        lambda learner: learner.learn(X[1, model.here], y[1]),
+        lambda learner: learner.save(folder / f"diverged-{len(shares)}.safetensors"),
+    ):
+        learner = orfit.distributed.ORFit(model, 8, noise=0.1)
+        learner.learn(X[0, model.here], y[0] + 1e-15 * rank * abs(y[0]))
+        told.append(raised(functools.partial(then, learner))[0])
+    return told
 
 
 def saved(folder, shares, rank):
@@ -520,7 +526,7 @@ def main(folder, kill):
     for name, w in network_resumed(folder, shares).items():
         arrays[f"{name}: all of w"] = w
     found["network_refusals"] = network_refusals(shares, rank)
-    found["divergence"] = divergence(shares, rank)
+    found["divergence"] = divergence(folder, shares, rank)
     np.savez(folder / f"{rank}.npz", **arrays)
     (folder / f"{rank}.json").write_text(json.dumps(found))
     if kill:

@@ -155,11 +155,17 @@ def _check_model(learner: "OneStep", part: Part) -> None:
     if learner.model is part.model:
         return
     mine, theirs, (shape, of_label) = learner._model, completed(part.model), part.shapes
-    for X in _inputs(shape):
-        told = [_of_input(model, X, of_label, learner._dtype) for model in (mine, theirs)]
-        if None in told:  # inputs of such a model are not just any numbers: nothing is told
+    pair = mine, theirs
+    compared = [
+        tuple(_of_input(model, X, of_label, learner._dtype) for model in pair)
+        for X in _inputs(shape)
+    ]
+    if mine.origin is not None:
+        compared.append(tuple((_sum(model.origin),) for model in pair))
+    for first, second in compared:
+        if first is None or second is None:  # inputs of such a model are not just any numbers
             continue
-        for a, b in zip(*told, strict=True):
+        for a, b in zip(first, second, strict=True):
             near = PROBED * np.abs(a[np.isfinite(a)]).max(initial=0.0)
             if not np.allclose(a, b, rtol=PROBED, atol=near, equal_nan=True):
                 raise ValueError(
@@ -180,12 +186,11 @@ def _inputs(shape: tuple[int, ...]) -> Iterator[Array]:
 def _of_input(
     model: Any, X: Array, of_label: tuple[int, ...], dtype: Any
 ) -> tuple[Array, ...] | None:
-    """What a model makes of one input, and where it starts from."""
+    """What a model makes of one input."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             F, _, G = model.affine(model.accept("X", X, dtype), np.zeros((1, *of_label)))
-        start = np.zeros(0) if model.origin is None else _sum(model.origin)
-        return np.asarray(F), tall.to_numpy(G), start
+        return np.asarray(F), tall.to_numpy(G)
     except Exception:
         return None
 

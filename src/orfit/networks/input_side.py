@@ -37,8 +37,7 @@ class InputSide:
         if not (isinstance(g, Outer) and g.single):
             A = self.A.clone()
             g.add_inputs(A, 1 / self.outputs)
-            P = damped(A, R)
-            return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(P))]
+            return self._anew(A, R)
         # Few at a time: P ← P − P hᵀ (h P hᵀ + R)⁻¹ h P, which `look` frees of rounding.
         weight = (g.delta[:, 0].square().sum(1) / self.outputs).sqrt()
         h, Ph = weight[:, None] * g.x[:, 0], weight[:, None] * self._damped(g)[:, 0]
@@ -46,14 +45,17 @@ class InputSide:
         inner.diagonal().add_(R)
         root, failed = torch.linalg.cholesky_ex(inner)
         if int(failed):  # rounding in P is larger than R
-            A = self.A.addmm(h.T, h)
-            anew = damped(A, R)
-            return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(anew))]
+            return self._anew(self.A.addmm(h.T, h), R)
         B = torch.linalg.solve_triangular(root, Ph, upper=False)
         return [
             (self.A, lambda held: held.addmm_(h.T, h)),
             (self.P, lambda held: held.addmm_(B.T, B, alpha=-1)),
         ]
+
+    def _anew(self, A: Tensor, R: float) -> Changes:
+        """Let A be this, and P what follows from it."""
+        P = damped(A, R)
+        return [(self.A, lambda held: held.copy_(A)), (self.P, lambda held: held.copy_(P))]
 
     def _damped(self, g: Outer) -> Tensor:
         """The inputs, by P; a step asks twice."""

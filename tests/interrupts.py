@@ -190,6 +190,7 @@ def at_opcodes(run, act):
         return trace
 
     before = sys.gettrace()
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks, when tracing begins, who wants them
     sys.settrace(trace)
     try:
         run()

@@ -124,8 +124,8 @@ class Guesses:
 
     @property
     def until_count(self) -> int:
-        """After so many gradients a group of what waits is whole, or another guess is chosen."""
-        return min(self.until_decision, GROUP - self._wait % GROUP)
+        """After so many gradients those that wait are counted, or another guess is chosen."""
+        return min(self.until_decision, WAITING - self._wait)
 
     @property
     def until_decision(self) -> int:
@@ -247,9 +247,10 @@ class Guesses:
     def _counted(self, variance: Array, whitened: Array) -> tuple[Array, Array, int]:
         """What `excess`, `spread` and `_known` are with these gradients, too."""
         excess, spread, known = self.excess, self.spread, self._known
-        noises = np.where(self.noises > 0, self.noises, 1.0)
+        with np.errstate(over="ignore"):
+            ratios = np.minimum(variance / np.where(self.noises > 0, self.noises, 1.0), MOST)
         for start in range(0, len(whitened), GROUP):
-            S, u = variance[start : start + GROUP], whitened[start : start + GROUP]
+            S, u = ratios[start : start + GROUP], whitened[start : start + GROUP]
             usual = _median(u * u) / MEDIAN
             if known:  # where most of a group is large, that is no outlier
                 usual = np.maximum(spread[0], usual) if len(u) == GROUP else spread[0]
@@ -257,8 +258,7 @@ class Guesses:
             u = np.minimum(np.maximum(u, -most), most)
             weights, old = _weights(known, len(u))
             recent, faded = _weights(known, len(u), LATELY)
-            with np.errstate(over="ignore"):
-                excess = faded * excess + recent @ np.minimum(S / noises, MOST)
+            excess = faded * excess + recent @ S
             squares, products = u * u, np.empty_like(u)
             products[0], products[1:] = u[0] * spread[3], u[1:] * u[:-1]
             before, spread = spread, np.empty_like(spread)
@@ -272,12 +272,16 @@ class Guesses:
     def _told(self) -> tuple[Array, Array, Array]:
         """Of what waits, that which tells a scale."""
         residual, variance, u = everything = self._everything_waiting()
-        told = (variance > 0).all(axis=1)
-        return everything if told.all() else (residual[told], variance[told], u[told])
+        tells = variance > 0
+        if tells.all():
+            return everything
+        told = tells.all(axis=1)
+        return residual[told], variance[told], u[told]
 
     def _everything_waiting(self) -> tuple[Array, Array, Array]:
         """Residuals, variances and u."""
-        variance, residual = np.split(self._waiting[: self._wait], [len(self)], axis=1)
+        waiting, count = self._waiting[: self._wait], len(self.noises)
+        variance, residual = waiting[:, :count], waiting[:, count:]
         expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
         with np.errstate(over="ignore"):
             whitened = residual / np.sqrt(expected)

@@ -519,10 +519,11 @@ class OneStep(Learner):
         try:
             walk = going.walk
             row, self.memory.walking = walk.learned, going.link
-            learned = walk.run(G, F, wanted)
+            # One that is full was not ended, for an exception came before that.
+            learned = walk.run(G, F, wanted) if row < len(walk.records) else row
         finally:
             going.idle = True
-        if learned == row:  # it is for the plain step
+        if learned == row:  # or the row is for the plain step
             self._finish()
             return None
         if self._columns.waits:
@@ -534,11 +535,11 @@ class OneStep(Learner):
         return record
 
     def _entered(self) -> Any:
-        """The walk that goes on, with room for one more row; until it is idle, nobody ends it."""
+        """The walk that goes on; until it is idle, nobody ends it."""
         now = self._now
         while True:
             going: Any = now.change
-            if going is not None and (going.walk is None or going.walk.full):
+            if going is not None and going.walk is None:
                 self._finish()  # an exception came before that was done
                 going = None
             if going is None:
@@ -589,11 +590,11 @@ class OneStep(Learner):
 
     def tiled(self, outputs: Array) -> Array:
         """Outputs against G's columns, n×q, once for each guess."""
-        guesses = self.guesses
-        flat, count = outputs.reshape(-1, guesses.columns), len(guesses.noises)
+        columns, count = self.guesses.columns, len(self.guesses.noises)
+        flat = outputs.reshape(-1, columns)
         if count == 1:
             return flat
-        return flat.repeat(count, 1) if guesses.columns == 1 else np.tile(flat, count)
+        return flat.repeat(count, 1) if columns == 1 else np.tile(flat, count)
 
 
 def _asked_by_memory(learner: "weakref.ref[Any]", walk: "weakref.ref[Any]") -> None:

@@ -71,10 +71,6 @@ class Walk(Protocol):
         """How many rows were learned since it began."""
 
     @property
-    def full(self) -> bool:
-        """Whether it has learned as many rows as it was begun for."""
-
-    @property
     def w(self) -> Any:
         """The parameters, p×q, as they are now: to be read, not written to."""
 

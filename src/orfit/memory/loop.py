@@ -65,10 +65,6 @@ class Counting:
     def learned(self) -> int:
         return int(self.state.item(0))
 
-    @property
-    def full(self) -> bool:
-        return self.learned == len(self.records)
-
 
 class Walk(Counting):
     """`memory.Walk`, by `kernels.walk`, whose records these are."""

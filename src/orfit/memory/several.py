@@ -308,10 +308,6 @@ class SeveralWalk:
         return len(self.records)
 
     @property
-    def full(self) -> bool:
-        return bool(self.learned)
-
-    @property
     def w(self) -> Any:
         return tall.beside(*(memory.w for memory in self.ahead))
 

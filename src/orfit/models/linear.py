@@ -65,8 +65,8 @@ class Linear(Defaults):
 
     def affine(self, X: Array, Y: Array) -> tuple[Array, Array, Array]:
         if self.features is None and not self.bias and X.flags.c_contiguous:  # nothing to be made
-            heads = () if self.heads is None else (self.heads,)
-            return np.zeros((len(X), *heads)), Y, X.T
+            rows = len(X)
+            return np.zeros(rows if self.heads is None else (rows, self.heads)), Y, X.T
         shape, G = self._gradients(X, X.dtype)
         return np.zeros(shape), Y, G
 

@@ -709,3 +709,72 @@ def test_inputs_that_the_module_cannot_take():
     with pytest.raises(ValueError, match=r"failed on torch.float64 inputs of shape \(1, 4\)"):
         learner.learn([1.0, 2.0, 3.0, 4.0], 1.0)
     assert learner.seen == 0
+
+
+FILES = (
+    "stateless",
+    "_named_member_accessor",
+    "vmap",
+    "eager_transforms",
+    "contextlib",
+    "grad_mode",
+)
+
+
+def raising_in_torch(moment):
+    """A tracer that raises at so many lines of torch's which exchange parameters, or modes."""
+    lines = 0
+
+    def trace(frame, event, arg):
+        nonlocal lines
+        if not frame.f_code.co_filename.endswith(tuple(f"{name}.py" for name in FILES)):
+            return None
+        lines += event == "line"
+        if lines == moment:
+            raise KeyboardInterrupt
+        return trace
+
+    return trace
+
+
+# Of what torch's generators raise when they are collected, Python can but mention it.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("tangent", [False, True])
+@pytest.mark.parametrize("how", ["learn_each", "learn_batch", "predict"])
+def test_an_exception_inside_torch(how, tangent):
+    """Torch leaves a module with its call's parameters, and itself in a transform: put right."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)).double()
+    module[2].weight = module[0].weight
+    own = dict(module.named_parameters(remove_duplicate=False))
+    X, Y = np.random.default_rng(0).standard_normal((2, 3)), np.ones((2, 3))
+
+    def made():
+        learner = orfit.ORFit(orfit.TorchModel(module, tangent=tangent), 4, noise=0.1)
+        return learner, (lambda: learner.predict(X)) if how == "predict" else (
+            lambda: getattr(learner, how)(X[learner.seen :], Y[learner.seen :])
+        )
+
+    expected, use = made()
+    told = use()
+    for moment in range(1, 4000, 7):
+        (learner, use), before = made(), sys.gettrace()
+        sys.settrace(raising_in_torch(moment))
+        try:
+            use()
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        found = dict(module.named_parameters(remove_duplicate=False))
+        assert found.keys() == own.keys()
+        assert all(found[name] is own[name] for name in own)
+        assert all(part.training for part in module.modules())
+        assert torch.is_grad_enabled()
+        torch.rand(1)  # which is refused inside a transform
+        again = use()
+        assert torch.equal(learner.w, expected.w)
+        assert how != "predict" or np.array_equal(again, told)
+        assert learner.model.settings() == expected.model.settings()
+    assert 100 < moment < 3500

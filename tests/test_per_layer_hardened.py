@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import orfit
+from interrupts import alarmed
 
 torch = pytest.importorskip("torch")
 from torch import nn
@@ -287,3 +288,41 @@ def test_two_at_a_time_give_the_threads_back():
         for thread in threads:
             thread.join()
         assert counts() == before
+
+
+class Interrupted:
+    """A learner of ten blocks, and all that an exception could leave of it, its network and torch."""
+
+    def __init__(self):
+        torch.manual_seed(0)
+        self.X, self.classes = torch.randn(40, 6), torch.arange(40) % 3
+        layers = nn.Linear(6, 12), nn.Dropout(0.0), nn.Tanh(), nn.Linear(12, 3)
+        self.network = nn.Sequential(*layers).train()
+        self.learner = orfit.PerLayer(self.network, noise=1.0)
+
+    def learn(self, blocks=10):
+        for start in range(self.learner.seen, 4 * blocks, 4):
+            self.learner.learn(self.X[start : start + 4], self.classes[start : start + 4])
+        return self
+
+    def everything(self):
+        state, parts = self.learner.state_dict(), list(self.network.modules())
+        tensors = state["tensors"] | self.network.state_dict()
+        found = {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
+        hooks = [len(part._forward_hooks) for part in parts]
+        modes = [part.training for part in parts], torch.is_grad_enabled()
+        return found, state["values"], hooks, modes
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("alarms", [30, pytest.param(1000, marks=pytest.mark.slow)])
+def test_alarms(alarms):
+    """Each block was learned or it was not; the network and torch are in the modes they were in."""
+    expected = [Interrupted().learn(blocks).everything() for blocks in range(11)]
+    came, rng = 0, np.random.default_rng(0)
+    while came < alarms:
+        one = Interrupted()
+        if alarmed(rng.uniform(1e-5, 0.02), one.learn) is None:
+            came += 1
+            assert one.everything() == expected[one.learner.seen // 4]
+            assert came % 20 or one.learn().everything() == expected[10]

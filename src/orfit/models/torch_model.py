@@ -2,18 +2,13 @@
 
 import fnmatch
 import hashlib
-import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torch._C import _functorch
-from torch._functorch import eager_transforms
-from torch.autograd import forward_ad
 from torch.func import functional_call, jacrev, jvp, vmap
 
 from orfit import (
@@ -23,6 +18,7 @@ from orfit import (
 )
 from orfit.door import Array
 from orfit.models.base import Defaults, residual
+from orfit.models.undisturbed import undisturbed
 
 Tensor = torch.Tensor
 Parameters = Callable[[str], bool] | Sequence[str] | None
@@ -83,14 +79,13 @@ class TorchModel(Defaults):
                 "for tangent=False"
             )
         _refuse_dropout(module)
-        self._module, self._lent = module, False
+        self.module = module
         self.may_differ = ("buffers",) if refreshed else ()  # of `settings`, when it is loaded
         self.linear = self.tangent = bool(tangent)
         self.outputs = outputs
         self.target = door.scalar("target", target)
         self.chunk_size = door.count("chunk_size", chunk_size)
         self._learned = chosen(dict(module.named_parameters()), parameters)
-        self._places = list(_places(module, self._learned.values()))
         self._sizes = [parameter.numel() for parameter in self._learned.values()]
         self.size = sum(self._sizes)
         self._scale = self._scales(prior)
@@ -98,22 +93,6 @@ class TorchModel(Defaults):
         if self.tangent:
             _warn_of_zeros(self._learned)
         self._outputs: int | None = None  # how many the module has, known when first needed
-
-    @property
-    def module(self) -> nn.Module:
-        """The module that this is made of."""
-        if self._lent:
-            self._take_back()
-        return self._module
-
-    def _take_back(self) -> None:
-        """Put the module's own parameters into their places, after a call that was cut short.
-
-        Torch does not, where a signal's handler raises while it exchanges them for others.
-        """
-        for part, name, parameter in self._places:
-            part._parameters[name] = parameter
-        self._lent = False
 
     # What a learner asks of a model.
 
@@ -138,7 +117,7 @@ class TorchModel(Defaults):
     def predict(self, w: Tensor, X: Tensor) -> Array:
         """F, for NumPy. Of many outputs all, also where outputs="label"."""
         call = self._along_tangent if self.tangent else self._call
-        return self._for_numpy(_undisturbed(self.module, torch.no_grad()(call), w, X))
+        return self._for_numpy(undisturbed(self.module, torch.no_grad()(call), w, X))
 
     def linearize(self, w: Tensor, X: Tensor) -> tuple[Array, Tensor]:
         F, G = self._at(w, X, None)
@@ -169,7 +148,7 @@ class TorchModel(Defaults):
     def _at(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
         """F and G where gradients are taken: at w, or where the tangent touches."""
         at = self._start if self.tangent else w
-        F, rows = _undisturbed(self.module, self._gradients, at, X, classes)
+        F, rows = undisturbed(self.module, self._gradients, at, X, classes)
         return F, rows.T
 
     def settings(self) -> dict[str, Any]:
@@ -233,16 +212,12 @@ class TorchModel(Defaults):
     # Predictions and gradients.
 
     def _call(self, w: Tensor, X: Tensor) -> Tensor:
-        module, named = self.module, self._named(w)
-        self._lent = True
         try:
-            F = functional_call(module, named, (X,))
+            F = functional_call(self.module, self._named(w), (X,))
         except (RuntimeError, TypeError, IndexError) as error:
             raise ValueError(
                 f"the module failed on {X.dtype} inputs of shape {tuple(X.shape)}: {error}"
             ) from error
-        finally:
-            self._take_back()
         if not isinstance(F, torch.Tensor) or F.ndim not in (1, 2) or len(F) != len(X):
             shape = tuple(F.shape) if isinstance(F, torch.Tensor) else type(F).__name__
             raise ValueError(
@@ -323,7 +298,7 @@ class TorchModel(Defaults):
             raise ValueError('with outputs="label", y must be a class: a whole number from 0 on')
         if self._outputs is None:
             call = torch.no_grad()(self._call)
-            self._outputs = _undisturbed(self.module, call, w, X[:1]).numel()
+            self._outputs = undisturbed(self.module, call, w, X[:1]).numel()
         if (Y >= self._outputs).any():
             raise ValueError(
                 f"the module has {self._outputs} outputs, so a class is at most "
@@ -348,65 +323,6 @@ class TorchModel(Defaults):
         if (values == 1).all():
             return None
         return torch.as_tensor(1 / np.sqrt(values), dtype=like.dtype, device=like.device)
-
-
-@contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in eval mode, and afterwards as it was."""
-    training = [part for part in module.modules() if part.training]
-    try:
-        for part in training:
-            part.training = False
-        yield
-    finally:
-        for part in training:
-            part.training = True
-
-
-def _places(
-    module: nn.Module, parameters: Iterable[nn.Parameter]
-) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
-    """Where in the module these are; tied ones are in several places."""
-    wanted = {id(parameter) for parameter in parameters}
-    for part in module.modules():
-        for name, parameter in part._parameters.items():
-            if parameter is not None and id(parameter) in wanted:
-                yield part, name, parameter
-
-
-def _undisturbed(module: nn.Module, call: Callable[..., Any], *args: Any) -> Any:
-    """What `call` returns of the module in eval mode; then it and torch are as they were.
-
-    Where a signal's handler raises, torch may stay inside a transform or without gradients, leave
-    one later, when a frame is collected, or raise something else in its place.
-    """
-    depth, gradients = _functorch.get_dynamic_layer_stack_depth(), torch.is_grad_enabled()
-    forward, level = eager_transforms.JVP_NESTING, forward_ad._current_level
-    with evaluating(module):
-        try:
-            return call(*args)
-        except BaseException as error:
-            came = next((e for e in _chain(error) if not isinstance(e, Exception)), None)
-            if came is None:
-                raise
-            for one in _chain(error):
-                traceback.clear_frames(one.__traceback__)
-            raise came from None
-        finally:
-            torch.set_grad_enabled(gradients)
-            eager_transforms.JVP_NESTING = forward
-            if forward_ad._current_level > level:
-                forward_ad.exit_dual_level()  # type: ignore[no-untyped-call]
-            if _functorch.get_dynamic_layer_stack_depth() > depth:
-                _functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception, and those that it came in the midst of."""
-    now: BaseException | None = error
-    while now is not None:
-        yield now
-        now = now.__context__
 
 
 def _chunks(count: int, most: int) -> int | None:

@@ -17,7 +17,8 @@ from orfit.learners.atomic import Atomic
 from orfit.learners.guesses import Guesses
 from orfit.learners.step import step
 from orfit.learners.update import Update
-from orfit.models.torch_model import Parameters, chosen, evaluating, fingerprint, stiffness
+from orfit.models.torch_model import Parameters, chosen, fingerprint, stiffness
+from orfit.models.undisturbed import undisturbed
 from orfit.networks import batch
 from orfit.networks.layout import aligned
 from orfit.networks.losses import Fitted, Squares, flat, loss_of
@@ -118,7 +119,7 @@ class PerLayer(Atomic):
         was not, as `seen` tells.
         """
         with small_alone:
-            update: Update = self._changing(_without_graphs, self._learn, X, y)
+            update: Update = self._changing(self._in_torch, self._learn, X, y)
         return update
 
     def remember(self, loader: Iterable[Any]) -> None:
@@ -127,7 +128,7 @@ class PerLayer(Atomic):
         loader: batches of (x, y), or of x alone; then classes count as the network predicts them.
         """
         with small_alone:
-            self._changing(_without_graphs, self._remember, loader)
+            self._changing(self._in_torch, self._remember, loader)
 
     def _learn(self, X: Any, y: Any) -> Update:
         inputs = batch.accept("X", X, self._like)
@@ -257,18 +258,16 @@ class PerLayer(Atomic):
         """
         if not isinstance(std, bool | np.bool_) and std != "mean":
             raise ValueError(f'std must be True, False or "mean"; it is {std!r}')
-        return self._reading(_without_graphs, self._predicted, X, std)
+        return self._reading(self._in_torch, self._predicted, X, std)
 
     def _predicted(self, X: Any, std: bool | str) -> Any:
         inputs = batch.accept("X", X, self._like)
         n = batch.length("X", inputs)
         if not std:
-            with evaluating(self.network):
-                return _for_numpy(outputs_of(self.network, inputs, n))
+            return _for_numpy(outputs_of(self.network, inputs, n))
         noisy = std is True and isinstance(self._fit, Squares)
         if not n:
-            with evaluating(self.network):
-                nothing = _for_numpy(outputs_of(self.network, inputs, n))
+            nothing = _for_numpy(outputs_of(self.network, inputs, n))
             return nothing, nothing.copy()
         self._check_network()
         outputs, spreads = [], []
@@ -281,6 +280,11 @@ class PerLayer(Atomic):
             outputs.append(_for_numpy(made.outputs))
             spreads.append(np.sqrt(self.scale * (variance + noisy * self._noise)))
         return np.concatenate(outputs), np.concatenate(spreads)
+
+    def _in_torch(self, use: Callable[..., T], *args: Any) -> T:
+        """What `use` returns, with the network in eval mode, whatever comes."""
+        made: T = undisturbed(self.network, _without_graphs, use, *args)
+        return made
 
     def __repr__(self) -> str:
         size = sum(unit.rows * unit.size for unit in self.memory.plan.units)
@@ -303,7 +307,7 @@ class PerLayer(Atomic):
         tensors = {name: tall.to_numpy(t) for name, t in state["tensors"].items()}
         schema.arranged(tensors, self._layout())
         values = schema.record(self._fields())("values", state["values"])
-        self._changing(_without_graphs, self.undivided, self._take_up, tensors, values)
+        self._changing(self._in_torch, self.undivided, self._take_up, tensors, values)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the past and the learned parameters; `orfit.load(path, model=network)` reads them.
@@ -472,5 +476,5 @@ def load(
     with torch.no_grad():
         for name, parameter in learned.items():
             parameter.copy_(torch.tensor(arrays[f"w.{name}"]))
-    learner._changing(_without_graphs, learner.undivided, learner._take_up, kept, values)
+    learner._changing(learner._in_torch, learner.undivided, learner._take_up, kept, values)
     return learner

@@ -291,7 +291,7 @@ def test_two_at_a_time_give_the_threads_back():
 
 
 class Interrupted:
-    """A learner of ten blocks, and all that an exception could leave of it, its network and torch."""
+    """A learner of ten blocks, and all that an exception could leave behind."""
 
     def __init__(self):
         torch.manual_seed(0)

@@ -1,12 +1,14 @@
-"""A user's module in eval mode, and afterwards, whatever came, it and torch as they were.
+"""A user's module, and torch, as they were, where the handler of a signal raises.
 
-Where the handler of a signal raises, as Ctrl-C does, torch itself may leave a module with the
-parameters of a call, stay inside a transform or without gradients, leave a transform later, when a
-frame is collected, or raise something else in its place.
+On Ctrl-C torch itself may leave a module with the parameters of a call, stay inside a transform or
+without gradients, leave a transform later, when a frame is collected, or raise something else in
+its place. Of what is no such exception nothing here takes notice: it is torch's own affair.
 """
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -20,38 +22,48 @@ T = TypeVar("T")
 HOOKS = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
 
 
-def undisturbed(module: nn.Module, call: Callable[..., T], *args: Any) -> T:
-    """What `call` returns, while the module is in eval mode."""
-    before, late = Before(module), None
+@contextmanager
+def evaluating(module: nn.Module) -> Iterator[None]:
+    """The module in eval mode, and afterwards as it was."""
+    training = [part for part in module.modules() if part.training]
     try:
-        before.evaluate()
+        for part in training:
+            part.training = False
+        yield
+    finally:
+        for part in training:
+            part.training = True
+
+
+def undisturbed(module: nn.Module, call: Callable[..., T], *args: Any) -> T:
+    """What `call` returns, which uses the module."""
+    outside, before = sys.exception(), Before(module)
+    try:
         return call(*args)
     except BaseException as error:
-        came = next((e for e in _chain(error) if not isinstance(e, Exception)), None)
+        chain = list(_chain(error, outside))
+        came = next((one for one in chain if not isinstance(one, Exception)), None)
         if came is None:
             raise
-        for one in _chain(error):
+        for one in chain:
             traceback.clear_frames(one.__traceback__)
-        raise came from None
-    finally:
         while True:
             try:
                 before.restore()
                 break
             except Exception:
                 raise
-            except BaseException as error:  # another signal: all of it again
-                late = error
-        if late is not None:
-            raise late
+            except BaseException:  # another signal: all of it again
+                continue
+        raise came from came.__cause__
 
 
 class Before:
     """What a module, and torch, were."""
 
     def __init__(self, module: nn.Module) -> None:
-        parts = list(module.modules())
-        self.training = [part for part in parts if part.training]
+        self.training = [(part, part.training) for part in module.modules()]
+        parts = [part for part, _ in self.training if not isinstance(part, torch.jit.ScriptModule)]
         self.parameters = [(p._parameters, dict(p._parameters)) for p in parts if p._parameters]
         hooks = [getattr(part, name) for part in parts for name in HOOKS]
         self.hooks = [(of_one, set(of_one)) for of_one in hooks]
@@ -59,14 +71,11 @@ class Before:
         self.depth = _functorch.get_dynamic_layer_stack_depth()
         self.forward, self.level = eager_transforms.JVP_NESTING, forward_ad._current_level
 
-    def evaluate(self) -> None:
-        for part in self.training:
-            part.training = False
-
     def restore(self) -> None:
         """Put everything back; where it is cut short, it can be done again."""
-        for part in self.training:
-            part.training = True
+        for part, mode in self.training:
+            if part.training is not mode:
+                part.training = mode
         for now, own in self.parameters:
             now.update(own)
         for present, wanted in self.hooks:
@@ -80,9 +89,11 @@ class Before:
             _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.depth)
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The exception, and those that it came in the midst of."""
+def _chain(error: BaseException, outside: BaseException | None) -> Iterator[BaseException]:
+    """The exception, and those that it came in the midst of, but not what was there before."""
     now: BaseException | None = error
-    while now is not None:
+    known: set[int] = set()
+    while now is not None and now is not outside and id(now) not in known:
+        known.add(id(now))
         yield now
         now = now.__context__

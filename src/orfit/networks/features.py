@@ -74,13 +74,17 @@ class Frozen:
         """Features of many datapoints, (n, p), a few at a time."""
         import torch
 
-        from orfit.models.undisturbed import undisturbed
+        from orfit.models.undisturbed import evaluating, undisturbed
         from orfit.networks import batch
 
-        features, made = torch.no_grad()(self._features), []
-        for start in range(0, batch.length("X", X), self.batch_size):
-            part = batch.part(X, start, start + self.batch_size)
-            made.append(undisturbed(self.module, features, part))
+        n, made = batch.length("X", X), []
+
+        def make() -> None:
+            with torch.no_grad(), evaluating(self.module):
+                for start in range(0, n, self.batch_size):
+                    made.append(self._features(batch.part(X, start, start + self.batch_size)))
+
+        undisturbed(self.module, make)
         phi = np.concatenate(made) if made else np.empty((0, 0), np.float32)
         door.check_finite("what the backbone made of X", phi)
         return phi

@@ -18,7 +18,7 @@ from orfit.learners.guesses import Guesses
 from orfit.learners.step import step
 from orfit.learners.update import Update
 from orfit.models.torch_model import Parameters, chosen, fingerprint, stiffness
-from orfit.models.undisturbed import undisturbed
+from orfit.models.undisturbed import evaluating, undisturbed
 from orfit.networks import batch
 from orfit.networks.layout import aligned
 from orfit.networks.losses import Fitted, Squares, flat, loss_of
@@ -264,10 +264,12 @@ class PerLayer(Atomic):
         inputs = batch.accept("X", X, self._like)
         n = batch.length("X", inputs)
         if not std:
-            return _for_numpy(outputs_of(self.network, inputs, n))
+            with evaluating(self.network):
+                return _for_numpy(outputs_of(self.network, inputs, n))
         noisy = std is True and isinstance(self._fit, Squares)
         if not n:
-            nothing = _for_numpy(outputs_of(self.network, inputs, n))
+            with evaluating(self.network):
+                nothing = _for_numpy(outputs_of(self.network, inputs, n))
             return nothing, nothing.copy()
         self._check_network()
         outputs, spreads = [], []
@@ -282,7 +284,7 @@ class PerLayer(Atomic):
         return np.concatenate(outputs), np.concatenate(spreads)
 
     def _in_torch(self, use: Callable[..., T], *args: Any) -> T:
-        """What `use` returns, with the network in eval mode, whatever comes."""
+        """What `use` returns, wherever the caller is, and whatever comes."""
         made: T = undisturbed(self.network, _without_graphs, use, *args)
         return made
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.autograd.graph import get_gradient_edge
 
+from orfit.models.undisturbed import evaluating
 from orfit.networks import attention, batch
 from orfit.networks.losses import Fitted
 from orfit.networks.units import Place, Plan, Unit
@@ -86,12 +87,9 @@ def outputs_of(module: nn.Module, inputs: Any, n: int) -> Tensor:
 def observe(
     module: nn.Module, plan: Plan, inputs: Any, fit: Callable[[Tensor], Fitted], check: bool
 ) -> Observed:
-    """What is fitted, and its gradients, held against torch's own where `check` says so.
-
-    The module is in eval mode.
-    """
+    """What is fitted, and its gradients, held against torch's own where `check` says so."""
     n = batch.length("X", inputs)
-    with torch.enable_grad(), _plainly(module):
+    with torch.enable_grad(), evaluating(module), _plainly(module):
         places = {id(place.layer): place for place in plan.places}
         with watching(module, places) as caught:
             outputs = outputs_of(module, inputs, n)

@@ -1,5 +1,6 @@
 """A user's module, and torch, while orfit calls them: put back is what was disturbed, no more."""
 
+import copy
 import threading
 
 import numpy as np
@@ -126,14 +127,19 @@ def test_a_loader_that_goes_on_training_the_network():
     np.testing.assert_array_equal(*stds)
 
 
-def test_learners_in_several_threads():
-    """What torch keeps for the whole process is left to whoever uses it."""
+@pytest.mark.parametrize("shared", [False, True])
+def test_learners_in_several_threads(shared):
+    """What torch keeps for the whole process is left to whoever uses it; one module goes round."""
     X, made, failures = np.ones((2, 3)), [], []
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1)).double().eval()
     for tangent in (True, False):
-        torch.manual_seed(0)
-        module = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        module = module if shared else copy.deepcopy(module)
         made.append(orfit.ORFit(orfit.TorchModel(module, tangent=tangent), 4, noise=0.1))
+    for learner in made:
+        learner.model.module.train()  # which dropout would show
+        learner.learn(X[0], 1.0)
     expected = [learner.predict(X) for learner in made]
+    own = [dict(learner.model.module.named_parameters()) for learner in made]
 
     def predicting(learner, wanted):
         try:
@@ -150,5 +156,9 @@ def test_learners_in_several_threads():
     for thread in threads:
         thread.join()
     assert not failures
+    for learner, parameters in zip(made, own, strict=True):
+        for name, parameter in learner.model.module.named_parameters():
+            assert parameter is parameters[name]
+        assert all(part.training for part in learner.model.module.modules())
     assert eager_transforms.JVP_NESTING == 0
     np.testing.assert_array_equal(made[0].predict(X), expected[0])

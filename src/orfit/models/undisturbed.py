@@ -5,8 +5,11 @@ without gradients, leave a transform later, when a frame is collected, or raise 
 its place. Of what is no such exception nothing here takes notice: it is torch's own affair.
 """
 
+import os
 import sys
+import threading
 import traceback
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -22,17 +25,24 @@ T = TypeVar("T")
 HOOKS = ("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called")
 
 
+# Who has a module to himself, for others would find the parameters and the mode of his call.
+locks: "weakref.WeakKeyDictionary[nn.Module, Any]" = weakref.WeakKeyDictionary()
+if hasattr(os, "register_at_fork"):  # of all threads only one is in the child: nobody holds a lock
+    os.register_at_fork(after_in_child=locks.clear)
+
+
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """The module in eval mode, and afterwards as it was."""
-    training = [part for part in module.modules() if part.training]
-    try:
-        for part in training:
-            part.training = False
-        yield
-    finally:
-        for part in training:
-            part.training = True
+    """The module in eval mode, for one thread at a time, and afterwards as it was."""
+    with locks.setdefault(module, threading.RLock()):
+        training = [part for part in module.modules() if part.training]
+        try:
+            for part in training:
+                part.training = False
+            yield
+        finally:
+            for part in training:
+                part.training = True
 
 
 def undisturbed(module: nn.Module, call: Callable[..., T], *args: Any) -> T:

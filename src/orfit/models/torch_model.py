@@ -18,7 +18,7 @@ from orfit import (
 )
 from orfit.door import Array
 from orfit.models.base import Defaults, residual
-from orfit.models.undisturbed import evaluating, undisturbed
+from orfit.models.undisturbed import evaluated
 
 Tensor = torch.Tensor
 Parameters = Callable[[str], bool] | Sequence[str] | None
@@ -94,15 +94,6 @@ class TorchModel(Defaults):
             _warn_of_zeros(self._learned)
         self._outputs: int | None = None  # how many the module has, known when first needed
 
-    def _undisturbed(self, call: Callable[..., Any], *args: Any) -> Any:
-        """What `call` returns, with the module in eval mode."""
-
-        def evaluated() -> Any:
-            with evaluating(self.module):
-                return call(*args)
-
-        return undisturbed(self.module, evaluated)
-
     # What a learner asks of a model.
 
     def initial(self) -> Tensor:
@@ -126,7 +117,7 @@ class TorchModel(Defaults):
     def predict(self, w: Tensor, X: Tensor) -> Array:
         """F, for NumPy. Of many outputs all, also where outputs="label"."""
         call = self._along_tangent if self.tangent else self._call
-        return self._for_numpy(self._undisturbed(torch.no_grad()(call), w, X))
+        return self._for_numpy(evaluated(self.module, torch.no_grad()(call), w, X))
 
     def linearize(self, w: Tensor, X: Tensor) -> tuple[Array, Tensor]:
         F, G = self._at(w, X, None)
@@ -157,7 +148,7 @@ class TorchModel(Defaults):
     def _at(self, w: Tensor, X: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
         """F and G where gradients are taken: at w, or where the tangent touches."""
         at = self._start if self.tangent else w
-        F, rows = self._undisturbed(self._gradients, at, X, classes)
+        F, rows = evaluated(self.module, self._gradients, at, X, classes)
         return F, rows.T
 
     def settings(self) -> dict[str, Any]:
@@ -307,7 +298,7 @@ class TorchModel(Defaults):
             raise ValueError('with outputs="label", y must be a class: a whole number from 0 on')
         if self._outputs is None:
             call = torch.no_grad()(self._call)
-            self._outputs = self._undisturbed(call, w, X[:1]).numel()
+            self._outputs = evaluated(self.module, call, w, X[:1]).numel()
         if (Y >= self._outputs).any():
             raise ValueError(
                 f"the module has {self._outputs} outputs, so a class is at most "

@@ -68,6 +68,16 @@ def undisturbed(module: nn.Module, call: Callable[..., T], *args: Any) -> T:
         raise came from came.__cause__
 
 
+def evaluated(module: nn.Module, call: Callable[..., T], *args: Any) -> T:
+    """The same, with the module in eval mode."""
+
+    def use() -> T:
+        with evaluating(module):
+            return call(*args)
+
+    return undisturbed(module, use)
+
+
 class Before:
     """What a module, and torch, were."""
 

@@ -74,20 +74,18 @@ class Frozen:
         """Features of many datapoints, (n, p), a few at a time."""
         import torch
 
-        from orfit.models.undisturbed import evaluating, undisturbed
-        from orfit.networks import batch
+        from orfit.models.undisturbed import evaluated
 
-        n, made = batch.length("X", X), []
-
-        def make() -> None:
-            with torch.no_grad(), evaluating(self.module):
-                for start in range(0, n, self.batch_size):
-                    made.append(self._features(batch.part(X, start, start + self.batch_size)))
-
-        undisturbed(self.module, make)
+        made = evaluated(self.module, torch.no_grad()(self._pieces), X)
         phi = np.concatenate(made) if made else np.empty((0, 0), np.float32)
         door.check_finite("what the backbone made of X", phi)
         return phi
+
+    def _pieces(self, X: Any) -> list[Array]:
+        from orfit.networks import batch
+
+        starts = range(0, batch.length("X", X), self.batch_size)
+        return [self._features(batch.part(X, s, s + self.batch_size)) for s in starts]
 
     def _features(self, X: Any) -> Array:
         from orfit.networks import batch

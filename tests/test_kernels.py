@@ -22,8 +22,8 @@ def rank_one(s, z):
 
 
 @njit
-def compiled_read(rows, stored, base, x, scale, A, threads):
-    return kernels.read(rows, stored, base, x, scale, A, threads)
+def compiled_read(rows, stored, base, X, scale, A, threads):
+    return kernels.read(rows, stored, base, X, scale, A, threads)
 
 
 @njit
@@ -130,9 +130,9 @@ def test_what_is_compiled_is_what_is_written(seed, k, extra, n):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("threads", [1, 2, 3])
 @given(seeds, st.integers(1, 12), st.integers(1, 12), st.integers(1, 2000))
-def test_folding_is_that_of_the_plain_path(dtype, threads, seed, k, extra, p):
+def test_folding_is_that_of_the_plain_path(dtype, seed, k, extra, p):
+    """Up to rounding; and the same to the last bit on however many threads."""
     rng = np.random.default_rng(seed)
     s, q, eps = k + extra, 1 + seed % 2, np.finfo(dtype).eps
     rows, base = (rng.standard_normal((n, p)).astype(dtype) for n in (s + 1, q))
@@ -141,27 +141,51 @@ def test_folding_is_that_of_the_plain_path(dtype, threads, seed, k, extra, p):
     for stay, gone, Y, _, _ in (gram.fold(W, np.eye(s), MOST), gram.written_out(W, np.eye(s))):
         theirs = rows.copy(), base + (shift @ rows[:s]).astype(dtype)
         tall.Fold(theirs[0], s, None, stay, gone, Y).finish()
-        ours = rows.copy(), base.copy()
-        compiled_rows_fold(ours[0], stay, gone, Y, ours[1], shift, threads)
+        each = []
+        for threads in (1, 2, 3):
+            ours = rows.copy(), base.copy()
+            compiled_rows_fold(ours[0], stay, gone, Y, ours[1], shift, threads)
+            each.append(np.vstack([ours[0][:k], ours[1]]))
+        assert np.array_equal(each[0], each[1])
+        assert np.array_equal(each[0], each[2])
         assert np.abs(ours[0][:k] - theirs[0][:k]).max() <= 100 * eps * (1 + np.abs(Y).max())
         assert np.abs(ours[1] - theirs[1]).max() <= 200 * eps
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-@given(seeds, st.integers(0, 9), st.integers(1, 20_000))
-def test_a_row_meets_all_that_is_stored(threads, seed, s, p):
-    """One pass: what is left of x is written behind the rows, and multiplied with all."""
+@given(seeds, st.integers(0, 9), st.integers(1, 9), st.integers(1, 20_000))
+def test_rows_meet_all_that_is_stored(threads, seed, s, n, p):
+    """One pass: what is left of X is written behind the rows, and multiplied with all."""
     rng = np.random.default_rng(seed)
-    rows, base, x = rng.standard_normal((s + 1, p)), rng.standard_normal((2, p)), np.ones(p)
+    rows, base, X = (rng.standard_normal((count, p)) for count in (s + n, 2, n))
     for A in (np.empty(0), rng.standard_normal(s)):
-        expected = 0.5 * x + A @ rows[: len(A)]
-        out = compiled_read(rows, s, base, x, 0.5, A, threads)
-        assert np.abs(rows[s] - expected).max() <= 1e-13
-        products = np.concatenate([rows @ expected, base @ expected])
-        assert np.abs(out - products).max() <= 1e-12 * p
+        expected = 0.5 * X + A @ rows[: len(A)]
+        out = compiled_read(rows, s, base, X, 0.5, A, threads)
+        assert np.abs(rows[s:] - expected).max() <= 1e-13
+        products = np.hstack([np.tril(expected @ rows.T, s), expected @ base.T])
+        seen = np.hstack([np.tril(out[:, : s + n], s), out[:, s + n :]])  # others may be there
+        assert np.abs(seen - products).max() <= 1e-12 * p
     assert (
         np.abs(compiled_gram(rows, s, threads) - rows[:s] @ rows[:s].T).max(initial=0) <= 1e-12 * p
     )
+
+
+@given(seeds, st.integers(0, 40), st.integers(1, 9), st.integers(1, 20_000), st.integers(1, 6))
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_products_are_the_same_to_the_last_bit(dtype, seed, s, n, p, q):
+    """However many rows are read for at once, and whoever shares the work."""
+    rng = np.random.default_rng(seed)
+    rows, base, X = (rng.standard_normal((count, p)).astype(dtype) for count in (s + 9, q, n))
+    together = compiled_read(rows, s, base, X, 1.0, np.empty(0), 1)
+    on_threads = compiled_read(rows, s, base, X, 1.0, np.empty(0), 3)
+    known = np.tri(n, s + n + q, s, dtype=bool)
+    known[:, s + n :] = True
+    assert np.array_equal(together[known], on_threads[known])
+    for i in range(n):
+        alone = compiled_read(rows, s + i, base, X[i : i + 1], 1.0, np.empty(0), 2)[0]
+        assert np.array_equal(alone, together[i][known[i]])
+    grams = [compiled_gram(rows, s + n, threads) for threads in (1, 2)]
+    assert np.array_equal(*grams)
 
 
 def test_many_parameters_are_shared_among_threads(rng):

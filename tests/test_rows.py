@@ -3,10 +3,11 @@
 import copy
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
@@ -68,6 +69,34 @@ def test_every_way_is_the_plain_one(way, seed, p, m, heads, noise, forgetting, k
         assert difference <= 1e-7 * scale * (1 + np.abs(X).max())
     assert (told.rank == expected.rank).all()
     assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
+
+
+@needs_numba
+@pytest.mark.parametrize("p", [12, 40, 5000])
+@given(seed=seeds, m=st.integers(1, 30), noise=st.sampled_from([0.0, 0.1]))
+@settings(max_examples=15)
+def test_pieces_of_a_stream_are_the_stream_to_the_last_bit(p, seed, m, noise):
+    """The loop reads for several rows at once; how many came together is not seen."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((70, p)), rng.standard_normal(70)
+    for i in range(1, len(X)):  # the same again, nothing, huge, or next to nothing new
+        kind, before = rng.integers(12), X[rng.integers(i)]
+        X[i] = {0: before, 1: 0 * before, 2: 1e35 * X[i], 3: before + 1e-7 * X[i]}.get(kind, X[i])
+    whole, pieces, single = (
+        orfit.ORFit(orfit.Linear(p), m, noise=noise, rows="compiled") for _ in range(3)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        whole.learn_each(X, y)
+        cuts = np.sort(rng.integers(0, len(X), 6))
+        for part in np.split(np.arange(len(X)), cuts):
+            pieces.learn_each(X[part], y[part])
+        for x, label in zip(X, y, strict=True):
+            single.learn(x, label)
+    for other in (pieces, single):
+        assert np.array_equal(other.w, whole.w)
+        assert np.array_equal(other.memory.sigma, whole.memory.sigma)
+        assert np.array_equal(other.memory.U, whole.memory.U)
 
 
 @every_way

@@ -30,8 +30,11 @@ DIRECTIONS_PER_FOLD = 16
 
 # Turning rounds W at every step, also where nothing is new and no row is ever folded: what it lacks
 # of being orthonormal grows as the root of their number, or faster. The second projection of a
-# gradient, which is made anyway, tells: beyond this share of `ORTHONORMAL`, W is put right.
+# gradient, which is made anyway, tells: beyond this share of `ORTHONORMAL`, W is put right. Of
+# directions that are long combinations it tells rounding, some eps times both lengths, and nothing
+# can be put right by M.
 LACKING = 0.1
+ROUNDED = 16.0  # eps: up to seven were seen where rows are many, and thirty where they are parallel
 
 
 def most_lost(dtype: np.dtype[np.floating]) -> float:
@@ -55,9 +58,9 @@ def times_gram(X: Array, M: Array) -> Array:
     return small.product(X, M[:s, :s])
 
 
-def added(A: Array, share: float, B: Array) -> Array:
-    """A + share B, of the same shape."""
-    return A + share * B
+def add(A: Array, share: float, B: Array) -> None:
+    """A ← A + share B, of the same shape."""
+    A += share * B
 
 
 def put(out: Array, i: int, j: int, share: float, A: Array) -> None:
@@ -106,15 +109,19 @@ def project(
     """
     C = products(raw, W)
     A = combinations(C, W)
-    D = products(added(raw, -1.0, times_gram(A, M)), W)
-    C = added(C, 1.0, D)
-    A = added(A, 1.0, combinations(D, W))
-    along = added(raw, -1.0, times_gram(A, M))
-    left = added(added(gram, -1.0, products(raw, A)), -1.0, products(A, along))
+    rest = times_gram(A, M)
+    add(rest, -1.0, raw)
+    D = products(rest, W)
+    add(C, -1.0, D)
+    add(A, -1.0, combinations(D, W))
+    rest, left = times_gram(A, M), gram.copy()
+    add(rest, -1.0, raw)
+    add(left, -1.0, products(raw, A))
+    add(left, 1.0, products(A, rest))
     rounding = energies(A, M)
     for i in range(len(raw)):  # each product in `raw` is known up to eps times the lengths
         rounding[i] = np.sqrt(gram[i, i] + rounding[i])
-    return C, A, left, rounding, np.sqrt((D * D).sum() / max(1, len(raw)))
+    return C, A, left, rounding, np.sqrt(np.square(D).sum() / max(1, len(raw)))
 
 
 def trusted(lost: float, rounding: Array, most: float) -> bool:
@@ -122,9 +129,12 @@ def trusted(lost: float, rounding: Array, most: float) -> bool:
     return lost <= most and rounding.max() <= LONGEST_TAKEN
 
 
-def lacks(lacking: float, most: float, eps: float) -> bool:
+def lacks(W: Array, M: Array, lacking: float, rounding: Array, most: float, eps: float) -> bool:
     """Whether W is to be put right (`cured`), of which `project` says what it lacks."""
-    return lacking > LACKING * most * eps
+    if not lacking > LACKING * most * eps:
+        return False
+    longest = np.sqrt(energies(W, M).max())
+    return bool(lacking > ROUNDED * eps * rounding.max() * longest)
 
 
 def extended(W: Array, A: Array, K: Array) -> Array:
@@ -153,7 +163,9 @@ def cured(W: Array, M: Array) -> Array:
     for i in range(len(W)):
         lack[i, i] = 0.5 * (lack[i, i] - 1.0)
         lack[i, i + 1 :] = 0.0
-    return added(W, -1.0, combinations(lack, W))
+    right = W.copy()
+    add(right, -1.0, combinations(lack, W))
+    return right
 
 
 def fold(W: Array, M: Array, most: float) -> tuple[Array, Array, Array, Array, Array]:
@@ -191,9 +203,12 @@ def fold(W: Array, M: Array, most: float) -> tuple[Array, Array, Array, Array, A
     for i in range(k):
         shares[i] = Y[found[stay[i]]] * lengths[stay[i]] / lengths[gone]
     W_stay = picked(W, np.arange(k), stay)
-    half = added(picked(M, stay, gone), 0.5, products(shares, picked(M, gone, gone)))
+    half = picked(M, stay, gone)
+    add(half, 0.5, products(shares, picked(M, gone, gone)))
     half = products(shares, half)
-    M_folded = added(added(picked(M, stay, stay), 1.0, half), 1.0, half.T.copy())
+    M_folded = picked(M, stay, stay)
+    add(M_folded, 1.0, half)
+    add(M_folded, 1.0, half.T)
     made_of = energies(W_stay, M_folded)
     for i in range(k):
         if made_of[i] > most:

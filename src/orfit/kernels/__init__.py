@@ -47,6 +47,16 @@ def made_by(provenance, a):
     return np.sqrt(dot(x, x))
 
 
+AHEAD = 8  # rows that are read for at a time, where they are stored one after another
+
+
+@compiled
+def evenly(count, most):
+    """As many of them at a time as at most are, about the same each time."""
+    times = (count + most - 1) // most
+    return (count + times - 1) // times
+
+
 NUMBERS = 10  # of a state, before its arrays
 
 
@@ -117,40 +127,50 @@ def row_loop(fingerprint):
         lost, reach, before = state[5], state[6], learned
         known, sigma, shift, W = told(state, len(base), guesses)
         f, alpha, nothing = np.empty(len(base)), np.empty(len(base)), np.empty(0)
+        products, at, group = np.empty((0, 0)), 0, AHEAD
         tiny, eps = np.finfo(rows.dtype).tiny, np.finfo(rows.dtype).eps
         for row in range(len(X)):
-            x, k = X[row], len(W)
-            products = read(rows, stored, base, x, 1.0, nothing, threads)
-            norm, size = np.sqrt(products[stored]), np.sqrt(products[stored])
-            if not safe[0] < norm < safe[1]:
-                norm = length_of(x)
+            k, one = len(W), X[row : row + 1]
+            if at == len(products):  # one read for some rows, that are then stored as they came
+                coming = min(room - stored, len(X) - row)
+                several = evenly(coming, group)
+                products = read(rows, stored, base, X[row : row + several], 1.0, nothing, threads)
+                at, group = 0, min(2 * group, AHEAD)
+            inner = products[at]
+            norm, size = np.sqrt(inner[stored]), np.sqrt(inner[stored])
+            at, as_it_came = at + 1, safe[0] < norm < safe[1]
+            if not as_it_came:
+                norm = length_of(one[0])
                 if 0 < norm < 4 * tiny:  # its inverse is no number
                     break
                 scale = 1 / norm if norm > 0 else 0.0
-                products = read(rows, stored, base, x, scale, nothing, threads)
-                size = np.sqrt(products[stored])
+                inner = read(rows, stored, base, one, scale, nothing, threads)[0]
+                size = np.sqrt(inner[stored])
             # From here on the row, of length `size` behind the others, stands for a unit vector.
             scale = 1 / size if size > 0 else 0.0
-            raw = scale * products[:stored].copy().reshape(1, stored)
+            raw = scale * inner[:stored].copy().reshape(1, stored)
             for h in range(len(base)):
-                along_w = norm * (scale * products[stored + 1 + h] + dot(shift[h], raw[0]))
-                f[h] = F[row, h] + along_w
+                along_base = scale * inner[len(inner) - len(base) + h]
+                f[h] = F[row, h] + norm * (along_base + dot(shift[h], raw[0]))
             # Take it apart, as `frame.decompose` does: g = U c + t o, t o = g − A Q.
             C, A, left, rounding, lacking = gram.project(W, M, raw, np.ones((1, 1)))
+            astray = gram.lacks(W, M, lacking, rounding, most_lost, eps)
             t, new, formed = np.sqrt(max(left[0, 0], 0.0)), norm > 0, False
             lost_here = rounding[0] ** 2 / left[0, 0] if left[0, 0] > 0 else np.inf
             if new and not gram.trusted(lost_here, rounding, most_lost):
                 formed, along = True, A[0]
-                products = read(rows, stored, base, x, 1 / norm, -along, threads)
-                size = np.sqrt(products[stored])
+                inner = read(rows, stored, base, one, 1 / norm, -along, threads)[0]
+                size = np.sqrt(inner[stored])
                 new = size > cutoff * (np.hypot(1.0, made_by(provenance, along)) if exact else 1.0)
                 if new:
-                    raw = products[:stored].copy().reshape(1, stored) / size
+                    raw = inner[:stored].copy().reshape(1, stored) / size
                     D, A, left, rounding, _ = gram.project(W, M, raw, np.ones((1, 1)))
                     C, t = C + size * D, size * np.sqrt(max(left[0, 0], 0.0))
                     new = left[0, 0] > 0.25
             if not new:
                 t = 0.0
+            if formed or not (new and as_it_came):  # what lies behind is not what was read ahead
+                at, group = len(products), 1
             # The past fades, and w may have drifted.
             now = tail.aged(known, noises[chosen], fading * fading, drift, 1.0)
             seen, count = np.zeros(k + 1), k
@@ -196,7 +216,7 @@ def row_loop(fingerprint):
             records[learned, 1] = t
             # Remember: the new direction goes last, with as much seen along it as the tail says.
             known, noise, started = now, noises[chosen], 0.0
-            if gram.lacks(lacking, most_lost, eps):
+            if astray:
                 W = gram.cured(W, M)
             if new:
                 if noise > 0 and tailed[chosen]:
@@ -243,7 +263,7 @@ def row_loop(fingerprint):
                 stay, gone, Y_gone, W, folded = gram.fold(W, M, most_lost)
                 nothing_moved = np.zeros((len(base), len(W)))
                 leaving = np.empty((threads, len(gone), FOLDED), rows.dtype)
-                # No more memory is asked for, which there might not be, until it is told.
+                # Of memory, which there might not be, no more is asked for until the state tells.
                 fold(rows, stay, gone, Y_gone, base, shift, leaving)
                 folds, stored, shift = folds + 1, len(W), nothing_moved
                 gram.put(M, 0, 0, 1.0, folded)

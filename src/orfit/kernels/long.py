@@ -6,12 +6,17 @@ core each barrier costs milliseconds.
 
 import numpy as np
 
-from orfit.kernels.loops import accumulate, add_combination, add_products, dot
+from orfit.kernels.loops import accumulate, add_combination, dot
 from orfit.kernels.settings import START, compiled
 from orfit.kernels.sharing import shared
+from orfit.kernels.tile import COLUMNS, ROWS, add_four, add_one, add_two, with_one, with_two
 
-BLOCK = 8192  # numbers of one vector that are worked on at a time
-FOLDED = 392  # the same where many vectors are worked on at once; 512 apart, they would share lines
+BLOCK = 512  # numbers of one vector that are added up: of a tile and two others, in the first cache
+SPAN = 16  # blocks of all vectors that come, before the next: the second cache holds them
+FOLDED = 408  # the same where many are worked on, in whole tiles; 512 apart, they would share lines
+
+# Sums over p are made of so many at most, one after another: the same on however many threads.
+SLICES = 16
 
 
 @compiled
@@ -25,62 +30,136 @@ def length_of(x):
 
 
 @compiled
+def slices(p):
+    """How many parts of p numbers are added up by themselves."""
+    return min(SLICES, (p + BLOCK - 1) // BLOCK)
+
+
+@compiled
+def columns_of(part, parts, p):
+    """Where a slice begins and ends: at whole blocks."""
+    blocks = (p + BLOCK - 1) // BLOCK
+    return blocks * part // parts * BLOCK, min(p, blocks * (part + 1) // parts * BLOCK)
+
+
+@compiled
 def total(parts):
-    """The sum of what each thread found."""
-    for t in range(1, len(parts)):
+    """The sum of all slices."""
+    for part in range(1, len(parts)):
         for i in range(parts.shape[1]):
-            parts[0, i] += parts[t, i]
+            for j in range(parts.shape[2]):
+                parts[0, i, j] += parts[part, i, j]
     return parts[0]
+
+
+@compiled
+def add_products_of(A, count, rows, first, n, begin, end, out, column, all_of_them):
+    """out[i, column + j] += A[j] · rows[first + i], for j < count and i < n, over some columns.
+
+    Or, of all of them, at least those with j ≤ first + i. Tiles end with the last row of A: one
+    may be in two of them, and counts in the first. Block by block a tile stays in the first cache
+    while all rows go past it, and its next block is what memory is read for.
+    """
+    for j in range(0, count, ROWS):
+        start = max(0, min(j, count - ROWS))
+        new = range(j - start, min(ROWS, count - start))
+        for left in range(begin, end, BLOCK):
+            right = min(left + BLOCK, end)
+            if len(A) < ROWS:
+                for i in range(n):
+                    for r in new:
+                        product = dot(A[start + r, left:right], rows[first + i, left:right])
+                        out[i, column + start + r] += product
+                continue
+            i = 0 if all_of_them else max(0, j - first)
+            while i + 1 < n:
+                both = with_two(A, start, rows, first + i, left, right)
+                for r in new:
+                    out[i, column + start + r] += both[2 * r]
+                    out[i + 1, column + start + r] += both[2 * r + 1]
+                i += 2
+            if i < n:
+                one = with_one(A, start, rows, first + i, left, right)
+                for r in new:
+                    out[i, column + start + r] += one[r]
 
 
 @shared
 def read_shared(start, stop, thread, outs, args):
-    rows, stored, base, x, scale, A = args
-    out = outs[thread]
-    out[:] = 0.0
+    rows, stored, base, X, scale, A, parts = args
+    p, n = X.shape[1], len(X)
+    behind, span = stored + n, max(1, SPAN // n) * BLOCK
     number = rows.dtype.type(scale)
-    for begin in range(start, stop, BLOCK):
-        end = min(begin + BLOCK, stop)
-        g, source = rows[stored, begin:end], x[begin:end]
-        for l in range(len(g)):
-            g[l] = number * source[l]
-        add_combination(rows, len(A), begin, end, A, g)
-        add_products(rows, stored + 1, begin, end, g, out)
-        add_products(base, len(base), begin, end, g, out[stored + 1 :])
+    for part in range(start, stop):
+        out = parts[part]
+        out[:] = 0.0
+        first, last = columns_of(part, len(parts), p)
+        for begin in range(first, last, span):
+            end = min(begin + span, last)
+            for i in range(n):
+                g, source = rows[stored + i, begin:end], X[i, begin:end]
+                for l in range(len(g)):
+                    g[l] = number * source[l]
+                add_combination(rows, len(A), begin, end, A, g)
+            add_products_of(rows, behind, rows, stored, n, begin, end, out, START, False)
+            add_products_of(base, len(base), rows, stored, n, begin, end, out, behind, True)
 
 
 @compiled
-def read(rows, stored, base, x, scale, A, threads):
-    """The row behind the others ← scale x + A rows. Returns its products with all rows and base.
+def read(rows, stored, base, X, scale, A, threads):
+    """The rows behind the others ← scale X + A rows. Their products with all rows and base.
 
-    One read of the rows. A may be empty: then x is stored as it came.
+    One read of the rows, for all of X; A may be empty: then X is stored as it came. Of the products
+    with each other those with rows further behind are not all there.
     """
-    parts = np.empty((threads, stored + 1 + len(base)))
-    read_shared(len(x), parts, (rows, stored, base, x, scale, A))
+    n, width = len(X), stored + len(X) + len(base)
+    parts = np.empty((slices(X.shape[1]), n, width))
+    read_shared(len(parts), np.empty((threads, 0)), (rows, stored, base, X, scale, A, parts))
     return total(parts)
 
 
 @shared
 def gram_shared(start, stop, thread, outs, args):
-    rows, stored = args
-    out = outs[thread]
-    out[:] = 0.0
-    for begin in range(start, stop, FOLDED):
-        end = min(begin + FOLDED, stop)
-        for i in range(stored):  # the lower triangle
-            add_products(rows, i + 1, begin, end, rows[i, begin:end], out[i * stored :])
+    rows, stored, parts = args
+    for part in range(start, stop):
+        parts[part] = 0.0
+        first, last = columns_of(part, len(parts), rows.shape[1])
+        for begin in range(first, last, SPAN * BLOCK // ROWS):
+            end = min(begin + SPAN * BLOCK // ROWS, last)
+            add_products_of(
+                rows, stored, rows, START, stored, begin, end, parts[part], START, False
+            )
 
 
 @compiled
 def gram_of(rows, stored, threads):
     """rows rowsᵀ."""
-    parts = np.empty((threads, stored * stored))
-    gram_shared(rows.shape[1], parts, (rows, stored))
-    whole = total(parts).reshape(stored, stored)
+    parts = np.empty((slices(rows.shape[1]), stored, stored))
+    gram_shared(len(parts), np.empty((threads, 0)), (rows, stored, parts))
+    whole = total(parts)
     for i in range(stored):
         for j in range(i):
             whole[j, i] = whole[i, j]
     return whole
+
+
+@compiled
+def add_tiles(Y, source, rows, begin, width):
+    """rows ← rows + Y source, for as many of them as Y has and so many columns, from `begin` on."""
+    k, wide = len(Y), COLUMNS * 8 // rows.itemsize
+    whole = width - width % wide
+    for at in range(0, whole, wide):
+        i = START
+        while i + ROWS <= k:
+            add_four(Y, i, source, at, rows, begin + at)
+            i += ROWS
+        if i + 2 <= k:
+            add_two(Y, i, source, at, rows, begin + at)
+            i += 2
+        if i < k:
+            add_one(Y, i, source, at, rows, begin + at)
+    if whole < width:
+        accumulate(Y, k, Y.shape[1], source, whole, rows, begin + whole, width - whole)
 
 
 @shared
@@ -88,8 +167,8 @@ def fold_shared(start, stop, thread, outs, args):
     rows, stay, gone, Y, base, shift = args
     leaving = outs[thread]
     k, s = Y.shape
-    for begin in range(start, stop, FOLDED):
-        end = min(begin + FOLDED, stop)
+    for part in range(start, stop):
+        begin, end = part * FOLDED, min((part + 1) * FOLDED, rows.shape[1])
         for h in range(len(base)):
             add_combination(rows, shift.shape[1], begin, end, shift[h], base[h, begin:end])
         for i in range(s):
@@ -99,13 +178,14 @@ def fold_shared(start, stop, thread, outs, args):
                 rows[i, begin:end] = 0
             elif stay[i] != i:
                 rows[i, begin:end] = rows[stay[i], begin:end]
-        accumulate(Y, k, s, leaving, START, rows, begin, end - begin)
+        add_tiles(Y, leaving, rows, begin, end - begin)
 
 
 @compiled
 def fold(rows, stay, gone, Y, base, shift, leaving):
     """What `tall.Fold` does: base ← base + shift Q, row i ← Q[stay[i]] + Y[i] Q[gone].
 
-    leaving (threads×gone×FOLDED): room to work in.
+    leaving (threads×gone×FOLDED): room to work in. Tiles are the same on however many threads.
     """
-    fold_shared(rows.shape[1], leaving, (rows, stay, gone, Y, base, shift))
+    parts = (rows.shape[1] + FOLDED - 1) // FOLDED
+    fold_shared(parts, leaving, (rows, stay, gone, Y.astype(rows.dtype), base, shift))

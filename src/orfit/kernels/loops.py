@@ -121,7 +121,7 @@ def multiply(V, W, width, out):
                     panel[l, j] = W[l, begin + j]
         at = begin if lies else START
         for i in range(0, n, ROWS):
-            tile(V, min(i, n - ROWS), panel, at, out, begin)  # type: ignore[call-arg]
+            tile(V, min(i, n - ROWS), panel, at, out, begin)
 
 
 @overload(gram.products, jit_options=INNER)
@@ -163,16 +163,14 @@ def _(X, M):
     return times_gram
 
 
-@overload(gram.added, jit_options=INNER)
+@overload(gram.add, jit_options=INNER)
 def _(A, share, B):
-    def added(A, share, B):
-        out = np.empty(A.shape)
+    def add(A, share, B):
         for i in range(A.shape[0]):
             for j in range(A.shape[1]):
-                out[i, j] = A[i, j] + share * B[i, j]
-        return out
+                A[i, j] += share * B[i, j]
 
-    return added
+    return add
 
 
 @overload(gram.put, jit_options=INNER)

@@ -249,9 +249,9 @@ class Guesses:
         excess, spread, known = self.excess, self.spread, self._known
         with np.errstate(over="ignore"):
             ratios = np.minimum(variance / np.where(self.noises > 0, self.noises, 1.0), MOST)
-        for start in range(0, len(whitened), GROUP):
-            S, u = ratios[start : start + GROUP], whitened[start : start + GROUP]
-            usual = _median(u * u) / MEDIAN
+        for group, median in enumerate(_medians(whitened)):
+            rows = slice(group * GROUP, (group + 1) * GROUP)
+            S, u, usual = ratios[rows], whitened[rows], median / MEDIAN
             if known:  # where most of a group is large, that is no outlier
                 usual = np.maximum(spread[0], usual) if len(u) == GROUP else spread[0]
             most = np.sqrt(FAR * np.where(usual > 0, usual, np.inf))
@@ -420,9 +420,17 @@ def _within(numbers: Array, most: float) -> Array:
 
 
 def _median(A: Array) -> Array:
-    """Of every column, as `np.median`, which takes longer where there are few."""
-    A, n = np.sort(A, axis=0), len(A)
-    return np.asarray((A[(n - 1) // 2] + A[n // 2]) / 2)
+    """Along the last axis but one, as `np.median`, which takes longer where there are few."""
+    A, n = np.sort(A, axis=-2), A.shape[-2]
+    return np.asarray((A[..., (n - 1) // 2, :] + A[..., n // 2, :]) / 2)
+
+
+def _medians(u: Array) -> list[Array]:
+    """Of u², in each group."""
+    whole, squares = len(u) // GROUP, u * u
+    groups = squares[: whole * GROUP].reshape(whole, GROUP, u.shape[1])
+    rest = squares[whole * GROUP :]
+    return [*_median(groups), *([_median(rest)] if len(rest) else [])]
 
 
 def _weights(before: int, count: int, window: int = WINDOW) -> tuple[Array, float]:

@@ -276,7 +276,7 @@ class Auto:
 
     compiled_rows: int = 2000
     compiled_work: int = 1 << 20
-    most_rows: int = 256
+    most_rows: int = 1024
     coordinate_columns: int = 8
     coordinate_parameters: int = 1 << 12
     coordinate_numbers: int = 1 << 22

@@ -92,12 +92,11 @@ class Frame:
     def append(self, parts: "Parts") -> None:
         """U ← [U O]. Rows for which there is no room wait for `make_room`."""
         r, s, new = len(parts.T), self.stored, parts.new
-        dtype = tall.numpy_dtype(self.rows)
         if parts.reading.measured is not None:
             M = self.M.copy()
             M[:s, :s] = parts.reading.measured
             self.M, self.W = M, gram.cured(self.W, M)
-        elif gram.lacks(parts.lacking, gram.most_lost(dtype), float(np.finfo(dtype).eps)):
+        elif parts.astray:
             self.W = gram.cured(self.W, self.M)
         if not r:
             self.provenance = parts.provenance
@@ -377,7 +376,7 @@ class Parts:
     A: Array  # r×s
     K: Array  # r×r
     provenance: small.Provenance | None  # of Q and N
-    lacking: float  # what U lacks of being orthonormal, as G sees it
+    astray: bool  # whether W is to be put right, as G sees it
 
     @property
     def coordinates(self) -> Array:
@@ -415,14 +414,16 @@ def decompose(frame: Frame, G: Any, provenance: small.Provenance | None) -> Part
     column that it began with had nothing new but rounding, and begins none: later columns may have
     a true part there, which then is their own.
     """
-    beside = frame.rows[: frame.stored], frame.base
+    beside, dtype = (frame.rows[: frame.stored], frame.base), tall.numpy_dtype(G)
     first = read(frame, G, beside, frame.unmeasured)
     C, A, left, rounding, lacking = gram.project(frame.W, frame.M, first.rows, first.square)
+    most, eps = gram.most_lost(dtype), float(np.finfo(dtype).eps)
+    astray = gram.lacks(frame.W, frame.M, lacking, rounding, most, eps)
     T, inverse, lost = small.cholesky(left, rounding)
-    C, dtype = (C * first.norms[:, None]).T, tall.numpy_dtype(G)
-    if gram.trusted(lost, rounding, gram.most_lost(dtype)):
+    C = (C * first.norms[:, None]).T
+    if gram.trusted(lost, rounding, most):
         grown = None if provenance is None else provenance.with_rows(len(T))
-        return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown, lacking)
+        return Parts(frame, first, C, T * first.norms, first, A, inverse.T, grown, astray)
     along, grown, doubtful = (A * first.lengths[:, None]).T, None, first.lengths.copy()
     rest = tall.subtract(first.G, frame.Q, along)
     if provenance is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
@@ -443,4 +444,4 @@ def decompose(frame: Frame, G: Any, provenance: small.Provenance | None) -> Part
     C = C + small.product((D * again.norms[:, None]).T, T)
     F, inverse, _ = small.cholesky(left, rounding)
     T = small.product(F * again.norms, T)
-    return Parts(frame, first, C, T, again, A, inverse.T, grown, lacking)
+    return Parts(frame, first, C, T, again, A, inverse.T, grown, astray)

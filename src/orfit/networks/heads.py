@@ -64,8 +64,8 @@ class Heads:
         self._noise = noise if isinstance(noise, str) else door.nonnegative("noise", noise)
         self._memory = as_memory(memory)
         self._memory.check_free()
-        size = door.count("batch_size", batch_size)
-        self._source = features_of(backbone, layer, size)
+        self._batch_size = door.count("batch_size", batch_size)
+        self._source = features_of(backbone, layer, self._batch_size)
         self._layer, self._seed = layer, door.count("seed", seed, least=0)
         self._expansion = None
         if expand is not None:
@@ -167,6 +167,7 @@ class Heads:
             "counts": self._temperature.counts.tolist(),
             "layer": self._layer,
             "seed": self._seed,
+            "batch_size": self._batch_size,
         }
         checkpoint.writer.now(path, checkpoint.Content.of(arrays, header))
 
@@ -283,6 +284,7 @@ FIELDS: schema.Fields = {
     "counts": schema.listed(schema.counter),
     "layer": schema.optional(schema.text),
     "seed": schema.counter,
+    "batch_size": door.count,  # what a network makes of a row is rounded as its batch is large
 }
 
 
@@ -295,7 +297,7 @@ def load(arrays: dict[str, Array], header: dict[str, Any], backbone: Any, **_: A
     labels = _labels(known["classes"])
     if len({*labels}) != len(labels) or len(labels) > q:
         raise ValueError("the classes are not those of the heads")
-    plain = {name: known[name] for name in ("noise", "expand", "layer", "seed")}
+    plain = {name: known[name] for name in ("noise", "expand", "layer", "seed", "batch_size")}
     made = Heads(backbone, **plain)
     if made._source.fingerprint != known["backbone"]:
         raise CheckpointError(

@@ -11,6 +11,7 @@ from orfit import gram, tall
 njit = pytest.importorskip("numba").njit
 from orfit import kernels
 from orfit.kernels import sharing
+from orfit.kernels.long import gram_of
 
 MOST = gram.most_lost(np.dtype(np.float64))
 seeds = st.integers(0, 2**32 - 1)
@@ -27,14 +28,16 @@ def compiled_read(rows, stored, base, X, scale, A, threads):
 
 
 @njit
-def compiled_gram(rows, stored, threads):
-    return kernels.gram_of(rows, stored, threads)
+def compiled_gram(rows, stored):
+    return gram_of(rows, stored)
 
 
 @njit
 def compiled_rows_fold(rows, stay, gone, Y, base, shift, threads):
     leaving = np.empty((threads, len(gone), kernels.FOLDED), rows.dtype)
-    kernels.fold(rows, stay, gone, Y, base, shift, leaving)
+    grams = kernels.room_for_gram(rows.shape[1], len(Y))
+    kernels.fold(rows, stay, gone, Y, base, shift, leaving, grams)
+    return kernels.whole_gram(grams)
 
 
 @given(seeds, st.integers(1, 14), st.sampled_from(["wide", "plain", "equal", "zeros", "close"]))
@@ -144,10 +147,12 @@ def test_folding_is_that_of_the_plain_path(dtype, seed, k, extra, p):
         each = []
         for threads in (1, 2, 3):
             ours = rows.copy(), base.copy()
-            compiled_rows_fold(ours[0], stay, gone, Y, ours[1], shift, threads)
-            each.append(np.vstack([ours[0][:k], ours[1]]))
-        assert np.array_equal(each[0], each[1])
-        assert np.array_equal(each[0], each[2])
+            measured = compiled_rows_fold(ours[0], stay, gone, Y, ours[1], shift, threads)
+            each.append((ours[0][:k], ours[1], measured))
+            known = np.float64(ours[0][:k])
+            assert np.abs(measured - known @ known.T).max() <= p * eps * np.square(known).max()
+        for other in each[1:]:
+            assert all(map(np.array_equal, each[0], other))
         assert np.abs(ours[0][:k] - theirs[0][:k]).max() <= 100 * eps * (1 + np.abs(Y).max())
         assert np.abs(ours[1] - theirs[1]).max() <= 200 * eps
 
@@ -165,9 +170,7 @@ def test_rows_meet_all_that_is_stored(threads, seed, s, n, p):
         products = np.hstack([np.tril(expected @ rows.T, s), expected @ base.T])
         seen = np.hstack([np.tril(out[:, : s + n], s), out[:, s + n :]])  # others may be there
         assert np.abs(seen - products).max() <= 1e-12 * p
-    assert (
-        np.abs(compiled_gram(rows, s, threads) - rows[:s] @ rows[:s].T).max(initial=0) <= 1e-12 * p
-    )
+    assert np.abs(compiled_gram(rows, s) - rows[:s] @ rows[:s].T).max(initial=0) <= 1e-12 * p
 
 
 @given(seeds, st.integers(0, 40), st.integers(1, 9), st.integers(1, 20_000), st.integers(1, 6))
@@ -184,8 +187,22 @@ def test_products_are_the_same_to_the_last_bit(dtype, seed, s, n, p, q):
     for i in range(n):
         alone = compiled_read(rows, s + i, base, X[i : i + 1], 1.0, np.empty(0), 2)[0]
         assert np.array_equal(alone, together[i][known[i]])
-    grams = [compiled_gram(rows, s + n, threads) for threads in (1, 2)]
-    assert np.array_equal(*grams)
+
+
+@njit
+def compiled_turned(V, W, threads):
+    return kernels.turned(V, W, threads)
+
+
+@given(seeds, st.integers(64, 140), st.integers(0, 30))
+def test_turning_is_the_same_to_the_last_bit(seed, k, extra):
+    """However many threads share the rows."""
+    rng = np.random.default_rng(seed)
+    V, W = rng.standard_normal((k, k + 1)), rng.standard_normal((k + 1, k + extra))
+    alone = compiled_turned(V, W, 1)
+    assert np.abs(alone - V @ W).max() <= 1e-12 * k
+    for threads in (2, 3, 17, 32, 100):
+        assert np.array_equal(compiled_turned(V, W, threads), alone)
 
 
 def test_many_parameters_are_shared_among_threads(rng):

@@ -73,18 +73,28 @@ def test_every_way_is_the_plain_one(way, seed, p, m, heads, noise, forgetting, k
 
 @needs_numba
 @pytest.mark.parametrize("p", [12, 40, 5000])
-@given(seed=seeds, m=st.integers(1, 30), noise=st.sampled_from([0.0, 0.1]))
+@given(
+    seed=seeds,
+    m=st.integers(1, 80),
+    noise=st.sampled_from([0.0, 0.1, "auto"]),
+    forgetting=st.sampled_from([1.0, 0.9]),
+    heads=st.sampled_from([None, 3, 5]),
+    dtype=st.sampled_from([np.float64, np.float32]),
+)
 @settings(max_examples=15)
-def test_pieces_of_a_stream_are_the_stream_to_the_last_bit(p, seed, m, noise):
+def test_pieces_of_a_stream_are_the_stream_to_the_last_bit(
+    p, seed, m, noise, forgetting, heads, dtype
+):
     """The loop reads for several rows at once; how many came together is not seen."""
-    rng = np.random.default_rng(seed)
-    X, y = rng.standard_normal((70, p)), rng.standard_normal(70)
+    rng, sides = np.random.default_rng(seed), () if heads is None else (heads,)
+    X, y = rng.standard_normal((70, p)), rng.standard_normal((70, *sides))
+    far = 1e35 if dtype is np.float64 else 1e6
     for i in range(1, len(X)):  # the same again, nothing, huge, or next to nothing new
         kind, before = rng.integers(12), X[rng.integers(i)]
-        X[i] = {0: before, 1: 0 * before, 2: 1e35 * X[i], 3: before + 1e-7 * X[i]}.get(kind, X[i])
-    whole, pieces, single = (
-        orfit.ORFit(orfit.Linear(p), m, noise=noise, rows="compiled") for _ in range(3)
-    )
+        X[i] = {0: before, 1: 0 * before, 2: far * X[i], 3: before + 1e-7 * X[i]}.get(kind, X[i])
+    model, w0 = orfit.Linear(p, heads=heads), np.zeros((p, *sides), dtype)
+    made = {"noise": noise, "forgetting": forgetting, "rows": "compiled"}
+    whole, pieces, single = (orfit.ORFit(model, m, w0=w0, **made) for _ in range(3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         whole.learn_each(X, y)

@@ -15,8 +15,8 @@ import numpy as np
 from orfit import small
 from orfit.door import Array
 
-# What is known of a direction may lack so much of being orthonormal: by eps times what `project`
-# and `lost` say is lost. Gradients of which more would be lost are projected explicitly.
+# What is known of a direction may lack about so much of being orthonormal: by eps times what
+# `project` and `lost` say is lost. Gradients of which more would be lost are projected explicitly.
 ORTHONORMAL = {np.dtype(np.float64): 2e-12, np.dtype(np.float32): 3e-5}
 
 # How long the parts of a combination of rows may be that is taken off a unit gradient: rounding
@@ -32,9 +32,10 @@ DIRECTIONS_PER_FOLD = 16
 # of being orthonormal grows as the root of their number, or faster. The second projection of a
 # gradient, which is made anyway, tells: beyond this share of `ORTHONORMAL`, W is put right. Of
 # directions that are long combinations it tells rounding, some eps times both lengths, and nothing
-# can be put right by M.
+# can be put right by M: up to seven eps were seen, and thirty where rows are parallel, where it is
+# tried in vain.
 LACKING = 0.1
-ROUNDED = 16.0  # eps: up to seven were seen where rows are many, and thirty where they are parallel
+ROUNDED = 16.0
 
 
 def most_lost(dtype: np.dtype[np.floating]) -> float:

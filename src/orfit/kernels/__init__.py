@@ -11,11 +11,12 @@ from numba import njit
 
 from orfit import gram, tail
 from orfit.kernels.cache import fingerprint, kept
-from orfit.kernels.long import FOLDED, fold, gram_of, length_of, read
+from orfit.kernels.long import FOLDED, fold, length_of, read, room_for_gram, whole_gram
 from orfit.kernels.loops import dot, multiply
 from orfit.kernels.secular import LARGE, rank_one
 from orfit.kernels.settings import SETTINGS, compiled
 from orfit.kernels.sharing import shared, threads
+from orfit.kernels.tile import ROWS
 
 __all__ = ["rank_one", "threads", "walk"]
 
@@ -30,9 +31,10 @@ def turn_shared(start, stop, thread, outs, args):
 
 @compiled
 def turned(V, W, threads):
-    """V W."""
+    """V W. A thread has a whole tile's rows at least: with fewer, sums would be made otherwise."""
     made = np.empty((len(V), W.shape[1]))
-    turn_shared(len(V), np.empty((threads if len(V) >= LARGE else 1, 0)), (V, W, made))
+    shares = min(threads, len(V) // ROWS) if len(V) >= LARGE else 1
+    turn_shared(len(V), np.empty((shares, 0)), (V, W, made))
     return made
 
 
@@ -52,7 +54,7 @@ AHEAD = 8  # rows that are read for at a time, where they are stored one after a
 
 @compiled
 def evenly(count, most):
-    """As many of them at a time as at most are, about the same each time."""
+    """How many of them to take at a time: at most so many, and about the same each time."""
     times = (count + most - 1) // most
     return (count + times - 1) // times
 
@@ -263,13 +265,15 @@ def row_loop(fingerprint):
                 stay, gone, Y_gone, W, folded = gram.fold(W, M, most_lost)
                 nothing_moved = np.zeros((len(base), len(W)))
                 leaving = np.empty((threads, len(gone), FOLDED), rows.dtype)
+                measured = len(W) if gram.measure_now(folds + 1, len(W)) else 0
+                grams = room_for_gram(rows.shape[1], measured)
                 # Of memory, which there might not be, no more is asked for until the state tells.
-                fold(rows, stay, gone, Y_gone, base, shift, leaving)
+                fold(rows, stay, gone, Y_gone, base, shift, leaving, grams)
                 folds, stored, shift = folds + 1, len(W), nothing_moved
                 gram.put(M, 0, 0, 1.0, folded)
                 tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W)
-                if gram.measure_now(folds, stored):
-                    folded = gram_of(rows, stored, threads)
+                if measured > 0:
+                    folded = whole_gram(grams)
                     W = gram.cured(W, folded)
                     gram.put(M, 0, 0, 1.0, folded)
         if learned > before:

@@ -57,7 +57,7 @@ def take_apart(U, k, x, Q, c, d, cutoff):
 @compiled
 def put_right(U, k, Q):
     """U, orthonormal to rounding."""
-    M = gram_of(U, k, 1)
+    M = gram_of(U, k)
     W = gram.cured(np.eye(k), M)
     for i in range(k):
         Q[i] = U[i]

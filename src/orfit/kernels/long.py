@@ -30,16 +30,16 @@ def length_of(x):
 
 
 @compiled
-def slices(p):
+def slices(p, block):
     """How many parts of p numbers are added up by themselves."""
-    return min(SLICES, (p + BLOCK - 1) // BLOCK)
+    return min(SLICES, (p + block - 1) // block)
 
 
 @compiled
-def columns_of(part, parts, p):
+def columns_of(part, parts, p, block):
     """Where a slice begins and ends: at whole blocks."""
-    blocks = (p + BLOCK - 1) // BLOCK
-    return blocks * part // parts * BLOCK, min(p, blocks * (part + 1) // parts * BLOCK)
+    blocks = (p + block - 1) // block
+    return blocks * part // parts * block, min(p, blocks * (part + 1) // parts * block)
 
 
 @compiled
@@ -57,7 +57,8 @@ def add_products_of(A, count, rows, first, n, begin, end, out, column, all_of_th
     """out[i, column + j] += A[j] · rows[first + i], for j < count and i < n, over some columns.
 
     Or, of all of them, at least those with j ≤ first + i. Tiles end with the last row of A: one
-    may be in two of them, and counts in the first. Block by block a tile stays in the first cache
+    may be in two of them, and counts in the first; where fewer than a tile's are in use, the tile
+    has others, which do not count. Block by block a tile stays in the first cache
     while all rows go past it, and its next block is what memory is read for.
     """
     for j in range(0, count, ROWS):
@@ -93,7 +94,7 @@ def read_shared(start, stop, thread, outs, args):
     for part in range(start, stop):
         out = parts[part]
         out[:] = 0.0
-        first, last = columns_of(part, len(parts), p)
+        first, last = columns_of(part, len(parts), p, BLOCK)
         for begin in range(first, last, span):
             end = min(begin + span, last)
             for i in range(n):
@@ -113,34 +114,9 @@ def read(rows, stored, base, X, scale, A, threads):
     with each other those with rows further behind are not all there.
     """
     n, width = len(X), stored + len(X) + len(base)
-    parts = np.empty((slices(X.shape[1]), n, width))
+    parts = np.empty((slices(X.shape[1], BLOCK), n, width))
     read_shared(len(parts), np.empty((threads, 0)), (rows, stored, base, X, scale, A, parts))
     return total(parts)
-
-
-@shared
-def gram_shared(start, stop, thread, outs, args):
-    rows, stored, parts = args
-    for part in range(start, stop):
-        parts[part] = 0.0
-        first, last = columns_of(part, len(parts), rows.shape[1])
-        for begin in range(first, last, SPAN * BLOCK // ROWS):
-            end = min(begin + SPAN * BLOCK // ROWS, last)
-            add_products_of(
-                rows, stored, rows, START, stored, begin, end, parts[part], START, False
-            )
-
-
-@compiled
-def gram_of(rows, stored, threads):
-    """rows rowsᵀ."""
-    parts = np.empty((slices(rows.shape[1]), stored, stored))
-    gram_shared(len(parts), np.empty((threads, 0)), (rows, stored, parts))
-    whole = total(parts)
-    for i in range(stored):
-        for j in range(i):
-            whole[j, i] = whole[i, j]
-    return whole
 
 
 @compiled
@@ -164,28 +140,63 @@ def add_tiles(Y, source, rows, begin, width):
 
 @shared
 def fold_shared(start, stop, thread, outs, args):
-    rows, stay, gone, Y, base, shift = args
+    rows, stay, gone, Y, base, shift, grams = args
     leaving = outs[thread]
     k, s = Y.shape
     for part in range(start, stop):
-        begin, end = part * FOLDED, min((part + 1) * FOLDED, rows.shape[1])
-        for h in range(len(base)):
-            add_combination(rows, shift.shape[1], begin, end, shift[h], base[h, begin:end])
-        for i in range(s):
-            leaving[i, : end - begin] = rows[gone[i], begin:end]
-        for i in range(k):
-            if stay[i] < 0:
-                rows[i, begin:end] = 0
-            elif stay[i] != i:
-                rows[i, begin:end] = rows[stay[i], begin:end]
-        add_tiles(Y, leaving, rows, begin, end - begin)
+        grams[part] = 0.0
+        first, last = columns_of(part, len(grams), rows.shape[1], FOLDED)
+        for begin in range(first, last, FOLDED):
+            end = min(begin + FOLDED, last)
+            for h in range(len(base)):
+                add_combination(rows, shift.shape[1], begin, end, shift[h], base[h, begin:end])
+            for i in range(s):
+                leaving[i, : end - begin] = rows[gone[i], begin:end]
+            for i in range(k):
+                if stay[i] < 0:
+                    rows[i, begin:end] = 0
+                elif stay[i] != i:
+                    rows[i, begin:end] = rows[stay[i], begin:end]
+            add_tiles(Y, leaving, rows, begin, end - begin)
+            measured = grams.shape[1]
+            add_products_of(
+                rows, measured, rows, START, measured, begin, end, grams[part], START, False
+            )
 
 
 @compiled
-def fold(rows, stay, gone, Y, base, shift, leaving):
+def fold(rows, stay, gone, Y, base, shift, leaving, grams):
     """What `tall.Fold` does: base ← base + shift Q, row i ← Q[stay[i]] + Y[i] Q[gone].
 
-    leaving (threads×gone×FOLDED): room to work in. Tiles are the same on however many threads.
+    leaving (threads×gone×FOLDED): room to work in. grams: `room_for_gram`. What is added up is
+    the same on however many threads.
     """
-    parts = (rows.shape[1] + FOLDED - 1) // FOLDED
-    fold_shared(parts, leaving, (rows, stay, gone, Y.astype(rows.dtype), base, shift))
+    parts = rows, stay, gone, Y.astype(rows.dtype), base, shift, grams
+    fold_shared(len(grams), leaving, parts)
+
+
+@compiled
+def room_for_gram(p, k):
+    """Where `fold` is to measure the products of the first k rows, once folded, with each other.
+
+    In parts: `whole_gram` adds them up.
+    """
+    return np.empty((slices(p, FOLDED), k, k))
+
+
+@compiled
+def whole_gram(parts):
+    """The Gram matrix of which these are parts, each below its diagonal."""
+    whole = total(parts)
+    for i in range(len(whole)):
+        for j in range(i):
+            whole[j, i] = whole[i, j]
+    return whole
+
+
+@compiled
+def gram_of(rows, k):
+    """rows rowsᵀ, of the first k."""
+    parts = np.zeros((1, k, k))
+    add_products_of(rows, k, rows, START, k, START, rows.shape[1], parts[0], START, False)
+    return whole_gram(parts)

@@ -13,7 +13,9 @@ from numba.extending import intrinsic
 # numbers of 64 bits are in a vector, and twice as many of 32.
 ROWS, COLUMNS, LANES = 4, 12, 4
 
-CONTRACT = ["contract"]  # a product and a sum may be rounded once
+# A product and a sum may be rounded once, and nothing else: what has no flags gets those of
+# `settings.SETTINGS`, by which sums may be reordered.
+CONTRACT = ["contract"]
 
 
 def lanes_of(number):
@@ -144,7 +146,7 @@ def inner_products(count):
                     )
                     for i in range(2)
                 )
-                both = builder.fadd(low, high)
+                both = builder.fadd(low, high, flags=CONTRACT)
                 return added_up(both) if half > 1 else builder.extract_element(both, lane(0))
 
             totals = [

@@ -178,3 +178,15 @@ def test_what_is_set_cannot_be_changed_from_outside():
     assert (learner.drift == 1).all()
     with pytest.raises(ValueError, match="read-only"):
         learner.drift[0] = 2
+
+
+@pytest.mark.parametrize("other", ["tail", "forgetting"])
+def test_a_noise_that_is_compared_in_other_ways_stays(other):
+    """The sentence says which setting is in the way; a noise that is none is told first."""
+    learner = orfit.ORFit(orfit.Linear(5), 3, noise=0.5, **{other: "auto"})
+    learner.learn_each(*data(0))
+    with pytest.raises(ValueError, match='with tail or forgetting "auto"'):
+        learner.noise = 0.3
+    with pytest.raises(ValueError, match="noise must not be negative|noise must be"):
+        learner.noise = -5
+    assert learner.noise == 0.5

@@ -109,9 +109,14 @@ class OneStep(Learner):
 
     @noise.setter
     def noise(self, noise: object) -> None:
-        if len(self.guesses) > 1 or (isinstance(noise, str) and noise == "auto"):
+        if self.guesses.grid or (isinstance(noise, str) and noise == "auto"):
             raise ValueError('noise="auto" and a number are two learners: make another one')
         number = self._checked_noise(door.nonnegative("noise", noise))
+        if len(self.guesses) > 1:
+            raise ValueError(
+                'with tail or forgetting "auto" several are compared, all with the noise that they '
+                "began with: make another learner"
+            )
         self._change(_noises=np.array([number]))
 
     @property

@@ -18,7 +18,8 @@ class NTKRLS(OneStep):
     prior: Π: a positive number, p of them, or a p×p matrix.
     forgetting: λ in (0, 1] (eq:weighted_ls_ntk). The recursion is normalised, P/λⁱ in place of P,
         so that no power of λ is formed. λ = 0 is the limit λ → 0, in which it equals ORFit with
-        unlimited memory (thm:implicit_bias_ntk).
+        unlimited memory (thm:implicit_bias_ntk): what was fitted is kept, and once rows have
+        spanned all p directions nothing moves any more.
 
     drift: Q, the covariance by which w wanders before each block, P ← P/λ + Q: a number for all
         parameters, p of them, or p×p. It takes O(p³) a step.

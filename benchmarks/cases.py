@@ -310,6 +310,16 @@ def on_each_layer(sides, block, repeats):
     return [a / b for a, b in pairs], f"block {1e3 * step:.2f} ms, passes {1e3 * other:.2f} ms"
 
 
+def longest_pause(seconds):
+    """For how long the core was taken away from a loop that does nothing but look at the clock."""
+    longest, now = 0.0, time.perf_counter()
+    end = now + seconds
+    while now < end:
+        before, now = now, time.perf_counter()
+        longest = max(longest, now - before)
+    return longest
+
+
 def worst_steps(stream, m, calls):
     """How long single calls of `learn` take: the median, the 99.9th percentile, the longest."""
     learner = filled(stream, m)
@@ -321,6 +331,7 @@ def worst_steps(stream, m, calls):
             learner.learn(x, label)
             times[start + i] = time.perf_counter() - begin
     median, tail = np.median(times), np.percentile(times, 99.9)
+    pause = longest_pause(times.sum())
     # Neighbours take the core away for milliseconds: what comes again and again is ours.
     fold = len(learner.memory.frame.rows) - m
     ours = np.sort(times[: calls // fold * fold].reshape(-1, fold).max(axis=1))
@@ -328,6 +339,7 @@ def worst_steps(stream, m, calls):
         "median µs": 1e6 * median,
         "99.9 %": tail / median,
         "longest": times.max() / median,
+        "longest of a loop that does nothing": pause / median,
         "longest in each fold, median": np.median(ours) / median,
     }
 

@@ -13,7 +13,7 @@ from orfit.kernels.tile import COLUMNS, ROWS, add_four, add_one, add_two, with_o
 
 BLOCK = 512  # numbers of one vector that are added up: of a tile and two others, in the first cache
 SPAN = 16  # blocks of all vectors that come, before the next: the second cache holds them
-FOLDED = 408  # the same where many are worked on, in whole tiles; 512 apart, they would share lines
+FOLDED = 408  # numbers that are folded at a time, in whole tiles; 512 apart, they would share lines
 
 # Sums over p are made of so many at most, one after another: the same on however many threads.
 SLICES = 16
@@ -58,8 +58,8 @@ def add_products_of(A, count, rows, first, n, begin, end, out, column, all_of_th
 
     Or, of all of them, at least those with j ≤ first + i. Tiles end with the last row of A: one
     may be in two of them, and counts in the first; where fewer than a tile's are in use, the tile
-    has others, which do not count. Block by block a tile stays in the first cache
-    while all rows go past it, and its next block is what memory is read for.
+    has others, which do not count. Block by block a tile stays in the first cache while all rows go
+    past it, and its next block is what memory is read for.
     """
     for j in range(0, count, ROWS):
         start = max(0, min(j, count - ROWS))

@@ -2,11 +2,13 @@
 
 import copy
 import pickle
+import warnings
 
 import numpy as np
 import pytest
 
 import orfit
+from orfit import tall
 from orfit.learners.guesses import Guesses
 
 WAYS = ["plain", "compiled", "coordinates"]
@@ -77,6 +79,51 @@ def test_the_unit_of_the_inputs_does_not_matter(scale, rng):
     reference.learn_each(X / scale, y)
     assert auto.noise == pytest.approx(scale**2 * reference.noise)
     np.testing.assert_allclose(auto.predict(X), reference.predict(X / scale), rtol=1e-6)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("large", [1e3, 1e6, 1e9])
+@pytest.mark.parametrize("columns", [1, 7])
+def test_columns_in_large_units_leave_the_others_to_be_learned(way, large, columns, rng):
+    X = rng.standard_normal((1500, 8))
+    X[:, :columns] += 5.0
+    y = X @ rng.standard_normal(8) + 0.1 * rng.standard_normal(1500)
+    X[:, :columns] *= large
+    auto = orfit.ORFit(orfit.Linear(8), 8, noise="auto", rows=way)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", orfit.ScaleWarning)
+        auto.learn_each(X[:1000], y[:1000])
+    assert np.sqrt(np.mean((auto.predict(X[1000:]) - y[1000:]) ** 2)) <= 0.105
+
+
+def test_which_noises_are_compared():
+    def compared(first):
+        learner = orfit.ORFit(orfit.Linear(len(first)), noise="auto")
+        learner.learn(first, 1.0)
+        return np.log10(learner.guesses.noises).tolist()
+
+    assert compared([3.0, 0.1, 0.0]) == [-5, -4, -3, -2, -1, 0, 1, 2], "|g|² is 9, 1e2 times 2·0.1²"
+    assert compared([1e4] + 9 * [1.0]) == [-5, -2, 2, 5, 6, 7, 8, 9], "down to 1e-6 times 10·1²"
+    assert compared([1.0] + 9 * [1e4]) == [-5, -1, 2, 6, 7, 8, 9, 10], "few small ones count, too"
+    assert compared([1e4] + 9 * [1e-9]) == [2, 3, 4, 5, 6, 7, 8, 9], "rounding beside the largest"
+    assert compared([0.5] * 1000) == [-4, -3, -2, -1, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("exponent", [-320, -200, 0, 150])
+def test_small_numbers_of_any_size(exponent):
+    g = np.array([1.0, 1e-3, 0.0, 1e-3]) * 10.0**exponent
+    length = np.sqrt(3) * 1e-3
+    assert tall.small_length(g[:, None]) == pytest.approx(exponent + np.log10(length), abs=0.16)
+
+
+@pytest.mark.parametrize(("first", "lowest"), [(1.0, False), (1e4, True)])
+def test_after_an_unusual_first_row_the_noise_is_the_lowest_and_health_says_so(first, lowest, rng):
+    X = rng.standard_normal((300, 4))
+    X[0] *= first
+    learner = orfit.ORFit(orfit.Linear(4), 4, noise="auto")
+    learner.learn_each(X, X @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(300))
+    assert learner.health().lowest is lowest
+    assert ("the lowest" in learner.health().advice) is lowest
 
 
 @pytest.mark.parametrize("way", WAYS)

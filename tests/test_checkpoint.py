@@ -133,8 +133,8 @@ def test_an_estimator_is_told_with_who_reads_it(kind, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, a: h.update(format=99), "format 99; this orfit reads 9: upgrade"),
-        (lambda h, a: h.update(format=1), "format 1; this orfit reads 9: load it with the orfit"),
+        (lambda h, a: h.update(format=99), "format 99; this orfit reads 10: upgrade"),
+        (lambda h, a: h.update(format=1), "format 1; this orfit reads 10: load it with the orfit"),
         (lambda h, a: h.update(kind="Oracle"), "kind Oracle, unknown here"),
         (lambda h, a: h["settings"]["memory"].update(kind="Elephant"), "kind Elephant, unknown"),
         (lambda h, a: h.pop("seen"), "damaged"),
@@ -170,7 +170,7 @@ def test_an_estimator_is_told_with_who_reads_it(kind, tmp_path):
         (lambda h, a: h["memory"].update(reach=math.nan), "memory.reach must be finite"),
         (lambda h, a: h["guesses"].update(chosen=1), "guesses.chosen must be at most 0"),
         (lambda h, a: h["guesses"].update(unscored=10**6), "residuals cannot be counted"),
-        (lambda h, a: h["guesses"].update(unit=3), "where the noise is given"),
+        (lambda h, a: h["guesses"].update(unit=[3, 3]), "where the noise is given"),
         (lambda h, a: a.update(other=a["w"]), "lacks arrays, or has some .*other"),
         (lambda h, a: a.update(w=a["w"].astype("f")), "must be float32; it is float64"),
         (lambda h, a: a.update({"memory.rows": a["memory.rows"] * 2}), "not orthonormal"),
@@ -202,8 +202,13 @@ OTHERS = [
     ),
     (
         lambda: noisy(memory=3, noise="auto"),
-        lambda h, a: h["guesses"].update(unit=291),
+        lambda h, a: h["guesses"].update(unit=[291, 3]),
         "at most 290",
+    ),
+    (
+        lambda: noisy(memory=3, noise="auto"),
+        lambda h, a: h["guesses"].update(unit=[3, 4]),
+        "larger than usual",
     ),
     (noisy, lambda h, a: h["memory"]["floors"].append(1.0), "a floor of its own"),
     (noisy, lambda h, a: h["memory"].update(floors=[0.1, 0.0]), "a floor of its own"),

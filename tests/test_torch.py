@@ -494,6 +494,7 @@ def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, ex
     close(tall.combine(a, c), tall.combine(A, c), 20)
     close(tall.subtract(g, a, c), tall.subtract(G, A, c), 20 + 10 * scale)
     close(tall.norms(g), tall.norms(G), 10 * scale)
+    np.testing.assert_array_equal(tall.exponents(g), tall.exponents(G))
     none = np.empty((0, n))
     O, T, _ = tall.orthonormalise(g, none, tall.norms(g), None)
     close(tall.combine(O, T), G, 20 * scale)

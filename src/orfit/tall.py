@@ -206,6 +206,30 @@ def lengths(G: Any) -> Array:
 
 
 @functools.singledispatch
+def exponents(G: Any) -> Array:
+    """How many numbers of G have which power of two, from LOWEST on; zeros are left out."""
+    _, powers = np.frexp(G[G != 0])
+    return np.bincount(powers - LOWEST, minlength=POWERS)
+
+
+LOWEST, POWERS = -1080, 2110  # of two: all that are there in float64, and more
+NEGLIGIBLE = 40  # powers of two below the largest number: what is so small is rounding
+SMALL = 0.1  # of all numbers
+
+
+def small_length(G: Any) -> float:
+    """The length, as a power of ten, that G would have if all its numbers were as its small ones.
+
+    Zeros, and what is rounding beside the largest, are no numbers here. One of them is not zero.
+    """
+    counts = exponents(G)
+    least = max(0, int(np.flatnonzero(counts)[-1]) - NEGLIGIBLE)
+    upto = np.cumsum(counts[least:])
+    power = least + LOWEST + int(np.searchsorted(upto, SMALL * upto[-1])) - 0.5
+    return power * math.log10(2) + math.log10(upto[-1]) / 2
+
+
+@functools.singledispatch
 def finite(A: Any) -> bool:
     """Whether no number of A is NaN or infinite."""
     return door.finite(A)

@@ -269,6 +269,11 @@ def _(G: Shard) -> Array:
     return G.lengths.copy()
 
 
+@tall.exponents.register
+def _(G: Shard) -> Array:
+    return _summed(G, tall.exponents(G.local).astype(np.float64))
+
+
 @tall.finite.register
 def _(A: Shard) -> bool:
     return not _summed(A, np.array([0.0 if tall.finite(A.local) else 1.0]))[0]

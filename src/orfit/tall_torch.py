@@ -108,6 +108,12 @@ def _(G: Tensor) -> tuple[Tensor, Array]:
     return Q, _down(R)
 
 
+@tall.exponents.register
+def _(G: Tensor) -> Array:
+    powers = torch.frexp(G[G != 0]).exponent - tall.LOWEST
+    return np.asarray(torch.bincount(powers, minlength=tall.POWERS).cpu())
+
+
 @tall.finite.register
 def _(A: Tensor) -> bool:
     return bool(torch.isfinite(A).all())

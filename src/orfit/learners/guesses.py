@@ -26,6 +26,8 @@ from orfit.schema import DOUBLE, Fields, Layout
 # Of R, as powers of ten, in units of the squared length of the first gradient.
 GRID = range(-6, 2)
 FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
+APART = 4  # powers of ten between squared lengths: then the small numbers have a grid of their own
+STRETCHED = 3  # guesses that reach down to its end: of a little noise, powers matter less
 RECENCY = 3.0  # the mean weighs row i of n by about (i/n)^(RECENCY − 1)
 WINDOW = 1000  # rows: never longer than that, so that a stream may change
 LATELY = 100  # rows, of what is compared with all that
@@ -60,10 +62,11 @@ class Guesses:
         self.noises = np.array([single] * len(kinds) * fadings)  # R of each
         self.tails = np.tile(np.repeat(kinds, len(GRID) if self.grid else 1), fadings)
         self.per_fading = len(self.tails) // fadings  # guesses for each λ
-        self.unit: int | None = None  # the power of ten that the grid is in units of, once known
+        # The power of ten that the grid is in units of, once known, and that of its small numbers.
+        self.unit: tuple[int, int] | None = None
         self.settled = not self.grid
         if self.grid:
-            self._measured(0)
+            self._measured((0, 0))
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
         count = len(self.noises)
         self.error = np.zeros(count)
@@ -90,6 +93,11 @@ class Guesses:
         return float(self.noises[self.chosen])
 
     @property
+    def lowest(self) -> bool:
+        """Whether that is the lowest of several."""
+        return self.grid and self.noise == float(self.noises[0])
+
+    @property
     def tail(self) -> bool:
         return bool(self.tails[self.chosen])
 
@@ -109,18 +117,30 @@ class Guesses:
             yield float(noise), slice(i * self.columns, (i + 1) * self.columns)
 
     def measure(self, G: Any) -> None:
-        """Let the first gradient that is learned and not zero say in what unit R is guessed."""
+        """Let the first gradient that is learned and not zero say in what unit R is guessed.
+
+        Where some of its numbers are small beside others, as columns in other units are, what they
+        say is noise to an R that suits the large ones: a few guesses are for the small.
+        """
         if self.settled:
             return
         lengths, self.unit = tall.lengths(G), None
         if lengths.any():
-            exponent = 2 * math.log10(lengths[np.flatnonzero(lengths)[0]])
-            self.unit = min(FARTHEST, max(-FARTHEST, round(exponent)))
-        self._measured(self.unit or 0)
+            first = int(np.flatnonzero(lengths)[0])
+            length = 2 * math.log10(lengths[first])
+            usual, small = round(length), 2 * tall.small_length(G[:, first : first + 1])
+            if length - small < APART:
+                small = usual
+            self.unit = (_within_reach(usual), _within_reach(round(small)))
+        self._measured(self.unit or (0, 0))
 
-    def _measured(self, unit: int) -> None:
-        powers = [float(f"1e{power + unit}") for power in GRID]
-        self.noises = np.tile(powers, len(self.tails) // len(powers))
+    def _measured(self, unit: tuple[int, int]) -> None:
+        usual, small = unit
+        powers = [usual + power for power in GRID]
+        least, above = small + GRID[0], powers[STRETCHED]
+        powers[:STRETCHED] = np.rint(np.linspace(least, above, STRETCHED, endpoint=False)).tolist()
+        noises = [float(f"1e{power:.0f}") for power in powers]
+        self.noises = np.tile(noises, len(self.tails) // len(noises))
 
     @property
     def until_count(self) -> int:
@@ -361,7 +381,7 @@ class Guesses:
         arrays = {f"guesses.{name}": made for name, made in zip(names, waiting, strict=True)}
         arrays |= {"guesses.error": self.error, "guesses.excess": self.excess}
         arrays["guesses.spread"] = self.spread
-        unit = self.unit if self.settled else None
+        unit = list(self.unit) if self.unit and self.settled else None
         values: dict[str, Any] = {"unit": unit, "chosen": self.chosen, "rows": self.rows}
         values |= {"known": self._known, "gradients": self._gradients}
         values |= {"unscored": self._wait - self._scored, "unfitted": self._unfitted}
@@ -370,7 +390,8 @@ class Guesses:
     def fields(self) -> Fields:
         """What `state` gives: values."""
         counters = dict.fromkeys(("rows", "known", "gradients", "unscored"), schema.counter)
-        unit = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
+        power = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
+        unit = schema.listed(power, 2, 2)
         chosen = functools.partial(door.count, least=0, most=len(self) - 1)
         told: Fields = {"unit": schema.optional(unit), "chosen": chosen}
         return {**counters, **told, "unfitted": door.nonnegative}
@@ -390,19 +411,26 @@ class Guesses:
         residual, variance, whitened, self.error, self.excess, self.spread = (
             arrays[name] for name in self.layout()
         )
-        unscored, self.unit, self.chosen = values["unscored"], values["unit"], values["chosen"]
+        unscored, unit, self.chosen = values["unscored"], values["unit"], values["chosen"]
         if unscored > len(residual):
             raise ValueError(f"{unscored} residuals cannot be counted yet: {len(residual)} wait")
         if any((A < 0).any() for A in (variance, self.error, self.excess, self.spread[:2])):
             raise ValueError("a mean of squares is negative")
-        if self.unit is not None:
+        if unit is not None:
+            usual, small = unit
             if not self.grid:
                 raise ValueError("a unit has no meaning where the noise is given")
+            if small > usual:
+                raise ValueError(f"small numbers are larger than usual ones: {unit}")
+            self.unit, self.settled = (usual, small), True
             self._measured(self.unit)
-            self.settled = True
         self._put(residual, variance, whitened, unscored)
         self.rows, self._known = values["rows"], values["known"]
         self._gradients, self._unfitted = values["gradients"], values["unfitted"]
+
+
+def _within_reach(power: int) -> int:
+    return min(FARTHEST, max(-FARTHEST, power))
 
 
 @functools.cache

@@ -27,6 +27,7 @@ class Health:
     correlation: of neighbouring residuals, lately. Near 0 where they are noise; otherwise something
         is there to be learned, such as a lag that the features lack.
     noise, scale: R as it is used; scale R is the variance of the noise in y.
+    lowest: whether that is the lowest R that "auto" compares: it predicts better than the others.
     rank, most: how many directions are held, and may be (None: as many as come).
     seen: datapoints learned.
     """
@@ -40,6 +41,7 @@ class Health:
     rank: int
     most: int | None
     seen: int
+    lowest: bool = False
 
     @property
     def unsure(self) -> bool:
@@ -82,6 +84,11 @@ class Health:
             )
         if self.noise == 0 and self.rank == self.most:
             said.append('With noise=0 each row is fitted whole: on noisy data take noise="auto".')
+        if self.lowest:
+            said.append(
+                'noise is the lowest that "auto" compares: y is all but exact, or what matters is '
+                "small beside the rest of x; then divide each column by its usual size."
+            )
         return " ".join(said) or "Residuals are what was expected of them, and look like noise."
 
     def __str__(self) -> str:

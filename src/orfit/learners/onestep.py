@@ -241,6 +241,7 @@ class OneStep(Learner):
             self.memory.rank,
             self.memory.most,
             self._seen,
+            self.guesses.lowest,
         )
 
     @property
@@ -313,13 +314,15 @@ class OneStep(Learner):
     def _learn(self, X: Any, Y: Array) -> Update:
         if not self.model.linear:
             F, residual, G = self._linearize(self._w, X, Y)
-            past, wanted = self.split(self.memory, G, X), self.tiled(residual)
+            self.measure(G, X)
+            past, wanted = self.split(self.memory, G), self.tiled(residual)
             if len(self.guesses) > 1:  # w of the others is looked at along the chosen one's tangent
                 along = past.along_w
                 wanted = wanted + self.tiled(along[:, self._mine]) - along
         else:
             offset, labels, G = self.affine(X, Y)
-            past = self.split(self.memory, G, X)
+            self.measure(G, X)
+            past = self.split(self.memory, G)
             predictions = self.tiled(offset) + past.along_w
             self.check_finite(predictions, G)
             wanted = self.tiled(labels) - predictions
@@ -454,9 +457,8 @@ class OneStep(Learner):
         roots = roots_of(X, G.shape[1])
         self.guesses.measure(G if roots is None else G / tall.convert(G, roots))
 
-    def split(self, memory: Any, G: Any, X: Any) -> Any:
+    def split(self, memory: Any, G: Any) -> Any:
         """How gradients lie to what this memory holds, when their turn has come."""
-        self.measure(G, X)
         noise = self.noise if len(self.guesses) == 1 else self.guesses.noises
         return memory.split(G, noise, self.fading, self.drift)
 

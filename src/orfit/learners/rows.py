@@ -173,7 +173,7 @@ class Coordinates:
             inside = memory.inside(parts)
             Z = np.asfortranarray(parts.coordinates, inside.frame.rows.dtype)
             wanted = learner.tiled(labels)
-            records, refused = rows_inside(learner, inside, Z, F, wanted, X, walks)
+            records, refused = rows_inside(learner, inside, Z, F, wanted, X, G, walks)
             memory.take_over(inside, parts)
             learner.rows_learned(X, Y, len(records))
             learner.probe_rows(G, learner.tiled(offset), wanted, records)
@@ -186,12 +186,12 @@ class Coordinates:
 
 
 def rows_inside(
-    learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, X: Any, walks: bool
+    learner: "OneStep", memory: Any, Z: Any, F: Array, wanted: Array, X: Any, G: Any, walks: bool
 ) -> tuple[Array, ValueError | None]:
-    """Learn rows, each of as many columns of G, on a memory in coordinates.
+    """Learn rows, each of as many columns of Z, on a memory in coordinates.
 
     Up to one that is refused: why it was; if that is the first, this raises. F: what w predicts for
-    each column where this memory carries zero. wanted: the labels.
+    each column where this memory carries zero. wanted: the labels. G: the columns as they came.
     """
     F, wanted = ready(F), ready(wanted)
     pieces: list[Array] = []
@@ -202,7 +202,7 @@ def rows_inside(
             learner.measure(G[:, rows], X[rows])
             walk, here = learner.walk(memory), X[rows]
             walk.begin(len(here))
-            walk.run(G[:, rows], F[rows], wanted[rows])
+            walk.run(Z[:, rows], F[rows], wanted[rows])
             records = note(learner, walk, here)
             if len(records):
                 pieces.append(records)
@@ -210,9 +210,10 @@ def rows_inside(
                 continue
         row = slice(done, done + columns)
         try:
-            one = done // columns
-            numbers = G[:, row], F[row], wanted[row]
-            pieces.append(step_on(learner, memory, *numbers, X[one : one + 1]))
+            here = X[done // columns : done // columns + 1]
+            learner.measure(G[:, row], here)
+            numbers = Z[:, row], F[row], wanted[row]
+            pieces.append(step_on(learner, memory, *numbers, here))
         except ValueError as refused:
             if not done:
                 raise
@@ -225,7 +226,7 @@ def rows_inside(
 def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, X: Any) -> Array:
     """Learn columns of G as one row, by the plain step: its record."""
     guesses = learner.guesses
-    past = learner.split(memory, G, X)
+    past = learner.split(memory, G)
     predictions = F + past.along_w
     learner.check_finite(predictions, G)
     residual = wanted - predictions

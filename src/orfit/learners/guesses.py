@@ -2,13 +2,8 @@
 
 What a memory holds depends little on the noise, and the gradients not at all; so w has a column
 for each guess, all of them learn from every row on one memory, and the guess whose predictions were
-best lately is the learner's. Each also keeps how large its residuals were beside what it expected:
-
-    u = r / sqrt(gᵀPg + R),     scale = the mean of u²,     variance of y = scale (gᵀPg + R)
-
-In that mean no u² counts for more than FAR times the scale so far: one bad reading, or a jump that
-is soon learned, would else widen every interval for thousands of rows. Where most of a group of u²
-is that large, it is noise that has grown, and counts.
+best lately is the learner's. Each also keeps how large its residuals were beside what it expected
+(`Means`).
 """
 
 import functools
@@ -21,6 +16,7 @@ import numpy as np
 from orfit import door, schema, tall
 from orfit.door import Array
 from orfit.growth import Growth
+from orfit.learners.means import GROUP, WINDOW, Means, mean_of_both, weights
 from orfit.schema import DOUBLE, Fields, Layout
 
 # Of R, as powers of ten, in units of the squared length of the first gradient.
@@ -28,19 +24,13 @@ GRID = range(-6, 2)
 FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
 APART = 4  # powers of ten between squared lengths: then the small numbers have a grid of their own
 STRETCHED = 3  # guesses that reach down to its end: of a little noise, powers matter less
-RECENCY = 3.0  # the mean weighs row i of n by about (i/n)^(RECENCY − 1)
-WINDOW = 1000  # rows: never longer than that, so that a stream may change
-LATELY = 100  # rows, of what is compared with all that
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
 FIRST = 32  # rows, after each of which another guess may be chosen
 INTERVAL = 16  # rows between decisions later
 LONG, SELDOM = 1024, 64  # after so many rows the means hardly move in so many
-GROUP = 64  # gradients whose u² are held against the same scale
 WAITING = 4 * GROUP  # gradients that wait to be counted together
-FAR = 25.0  # five standard deviations: of noise that is normal, nothing is lost
-MEDIAN = 0.455  # of u², where noise is normal: the first group has nothing else to be held against
 
 
 class Guesses:
@@ -69,18 +59,16 @@ class Guesses:
             self._measured((0, 0))
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
         count = len(self.noises)
-        self.error = np.zeros(count)
-        self.spread = np.zeros((4, count * columns))  # mean u²; lately; and u u' of neighbours, u
-        self.excess = np.zeros(count)  # mean (gᵀPg + R) / R, lately
+        self.error = np.zeros(count)  # mean squared residual, where there is a choice
+        self.means = Means.none(count, count * columns)
         self._unfitted = 0.0  # the largest residual where none was expected, of those in `error`
-        self._known = 0  # gradients that tell a scale
         self._gradients = 0  # counted in `error`
         # Of gradients that wait to be counted, variances and residuals: those of the first so many
         # rows. What is behind is of a step that was cut short, or nothing.
         self._waiting, self._wait = np.empty((WAITING, count + count * columns)), 0
         self._scored = 0  # of them, those that are in `error` already
         self._together: tuple[tuple[int, Array], ...] = ()  # where they start, and u
-        self._read: tuple[Array, int, tuple[Array, Array, int]] | None = None  # see `_present`
+        self._read: tuple[Means, int, Means] | None = None  # see `_present`
 
     def __len__(self) -> int:
         return len(self.noises)
@@ -225,18 +213,19 @@ class Guesses:
         """Take into `error` what is not yet in it: all that a decision needs."""
         if self._scored == self._wait:
             return
-        self._unfitted = self.unfitted
-        residual = self._waiting[self._scored : self._wait, len(self.noises) :]
-        residual = _within(residual, LARGEST)
-        weights, old = _weights(self._gradients, len(residual))
-        squares = (residual * residual).reshape(len(residual), len(self), self.columns)
-        self.error = old * self.error + weights @ squares.sum(axis=2)
-        self._gradients, self._scored = self._gradients + len(residual), self._wait
+        self._unfitted, n = self.unfitted, self._wait - self._scored
+        if len(self.noises) > 1:
+            residual = self._waiting[self._scored : self._wait, len(self.noises) :]
+            residual = _within(residual, LARGEST)
+            new, old = weights(self._gradients, n)
+            squares = (residual * residual).reshape(n, len(self), self.columns)
+            self.error = old * self.error + new @ squares.sum(axis=2)
+        self._gradients, self._scored = self._gradients + n, self._wait
 
     @property
     def unfitted(self) -> float:
         """The largest residual of a row that expected none: without noise it contradicts others."""
-        if self.noises.all():
+        if self.noises[0] > 0:  # and then all
             return self._unfitted
         told = self._waiting[self._scored : self._wait]
         variance, residual = told[:, : len(self)], np.abs(told[:, len(self) :])
@@ -252,8 +241,15 @@ class Guesses:
         self._score()
         residual, variance, u = self._told()
         n = len(u) if whole else len(u) // GROUP * GROUP
-        self.excess, self.spread, self._known = self._counted(variance[:n], u[:n])
+        self.means = self.means.with_rows(self._excess(variance[:n]), u[:n])
         self._put(residual[n:], variance[n:], u[n:])
+
+    def _excess(self, variance: Array) -> Array:
+        """S/R."""
+        if not self.noises[0] > 0:
+            return variance
+        with np.errstate(over="ignore"):
+            return np.asarray(np.minimum(variance / self.noises, MOST))
 
     def _put(self, residual: Array, variance: Array, u: Array, unscored: int = 0) -> None:
         """Let these be what waits to be counted, of which the last are not yet in `error`."""
@@ -264,100 +260,68 @@ class Guesses:
         self._together = ((0, u),) if n else ()
         self._read = None
 
-    def _counted(self, variance: Array, whitened: Array) -> tuple[Array, Array, int]:
-        """What `excess`, `spread` and `_known` are with these gradients, too."""
-        excess, spread, known = self.excess, self.spread, self._known
-        with np.errstate(over="ignore"):
-            ratios = np.minimum(variance / np.where(self.noises > 0, self.noises, 1.0), MOST)
-        for group, median in enumerate(_medians(whitened)):
-            rows = slice(group * GROUP, (group + 1) * GROUP)
-            S, u, usual = ratios[rows], whitened[rows], median / MEDIAN
-            if known:  # where most of a group is large, that is no outlier
-                usual = np.maximum(spread[0], usual) if len(u) == GROUP else spread[0]
-            most = np.sqrt(FAR * np.where(usual > 0, usual, np.inf))
-            u = np.minimum(np.maximum(u, -most), most)
-            weights, old = _weights(known, len(u))
-            recent, faded = _weights(known, len(u), LATELY)
-            excess = faded * excess + recent @ S
-            squares, products = u * u, np.empty_like(u)
-            products[0], products[1:] = u[0] * spread[3], u[1:] * u[:-1]
-            before, spread = spread, np.empty_like(spread)
-            spread[0] = old * before[0] + weights @ squares
-            spread[1] = faded * before[1] + recent @ squares
-            spread[2] = faded * before[2] + recent @ products
-            spread[3] = u[-1]
-            known += len(u)
-        return excess, spread, known
-
     def _told(self) -> tuple[Array, Array, Array]:
         """Of what waits, that which tells a scale."""
         residual, variance, u = everything = self._everything_waiting()
-        tells = variance > 0
-        if tells.all():
+        if variance.min(initial=1.0) > 0:
             return everything
-        told = tells.all(axis=1)
+        told = (variance > 0).all(axis=1)
         return residual[told], variance[told], u[told]
 
     def _everything_waiting(self) -> tuple[Array, Array, Array]:
         """Residuals, variances and u."""
         waiting, count = self._waiting[: self._wait], len(self.noises)
         variance, residual = waiting[:, :count], waiting[:, count:]
-        expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
+        expected = variance
+        if variance.min(initial=1.0) <= 0:
+            expected = np.where(variance > 0, variance, np.inf)
+        if self.columns > 1:
+            expected = expected.repeat(self.columns, axis=1)
         with np.errstate(over="ignore"):
             whitened = residual / np.sqrt(expected)
         for start, u in self._together:
             whitened[start : start + len(u)] = u
         return _within(residual, LARGEST), np.minimum(variance, MOST), _within(whitened, LARGEST)
 
-    def _present(self) -> tuple[Array, Array, int]:
-        """`excess`, `spread` and `_known` with what waits; asked again, the same without work.
+    def _present(self) -> Means:
+        """`means` with what waits; asked again, the same without work.
 
         What waits only grows until it is counted.
         """
-        if self._read is None or self._read[0] is not self.spread or self._read[1] != self._wait:
-            self._read = self.spread, self._wait, self._counted(*self._told()[1:])
+        if self._read is None or self._read[0] is not self.means or self._read[1] != self._wait:
+            _, variance, u = self._told()
+            now = self.means.with_rows(self._excess(variance), u)
+            self._read = self.means, self._wait, now
         return self._read[2]
 
     @property
     def scale(self) -> Array:
         """Of the chosen one, for each column; 1 while nothing tells."""
-        _, spread, known = self._present()
-        return spread[0, self.mine] if known else np.ones(self.columns)
+        means = self._present()
+        return means.scale[self.mine] if means.known else np.ones(self.columns)
 
     def lately(self) -> tuple[float, float, float]:
         """Of the chosen one, over all columns: S/R, u² lately, and whiteness.
 
         Whiteness: the correlation of neighbouring u.
         """
-        excess, spread, known = self._present()
-        if not known:
+        means = self._present()
+        if not means.known:
             return np.nan, np.nan, np.nan
-        mean, recent, lag = spread[:3, self.mine].mean(axis=1)
-        if not (mean > 0 and recent > 0):
-            return float(excess[self.chosen]), 0.0, 0.0
-        return float(excess[self.chosen]), float(recent), float(lag / recent)
+        excess = float(means.excess[self.chosen])
+        each = means.scale, means.lately, means.neighbours
+        mean, recent, lag = (float(of_column[self.mine].mean()) for of_column in each)
+        return (excess, recent, lag / recent) if mean > 0 and recent > 0 else (excess, 0.0, 0.0)
 
     def merge(self, other: "Guesses") -> None:
         """Take in what another single guess of the same R has come to know."""
         for one in (self, other):
             one._count(whole=True)
 
-        def mean(mine: Array, theirs: Array, before: int, more: int, window: int) -> Array:
-            a, b = min(before, window), min(more, window)
-            return np.asarray((a * mine + b * theirs) / max(1, a + b))
-
-        last = self.spread[3] if self._known else other.spread[3]
-        known = self._known, other._known
-        spread = mean(self.spread, other.spread, *known, WINDOW)
-        spread[1:3] = mean(self.spread[1:3], other.spread[1:3], *known, LATELY)
-        spread[3] = last
-        self.spread = spread
-        self.excess = mean(self.excess, other.excess, *known, LATELY)
-        self.error = mean(self.error, other.error, self._gradients, other._gradients, WINDOW)
-        self._known, self._gradients = (
-            self._known + other._known,
-            self._gradients + other._gradients,
-        )
+        self.means = self.means.merged(other.means)
+        counts = self._gradients, other._gradients
+        self.error = mean_of_both(self.error, other.error, *counts, WINDOW)
+        self._gradients = sum(counts)
         self._unfitted = max(self._unfitted, other._unfitted)
         self.rows += other.rows
 
@@ -365,7 +329,7 @@ class Guesses:
         """More heads, as if all their labels so far had been zero."""
         residual, variance, u = self._everything_waiting()
         unscored = self._wait - self._scored
-        self.columns, self.spread = self.columns + growth.more_heads, growth.wide(self.spread, 1)
+        self.columns, self.means = self.columns + growth.more_heads, self.means.grown(growth)
         self._put(growth.wide(residual, 1), variance, growth.wide(u, 1), unscored)
 
     def settings(self) -> dict[str, Any]:
@@ -379,11 +343,11 @@ class Guesses:
         names = ("residual", "variance", "whitened")
         waiting = self._everything_waiting()
         arrays = {f"guesses.{name}": made for name, made in zip(names, waiting, strict=True)}
-        arrays |= {"guesses.error": self.error, "guesses.excess": self.excess}
-        arrays["guesses.spread"] = self.spread
+        arrays |= {"guesses.error": self.error, "guesses.means": self.means.table}
+        arrays["guesses.last"] = self.means.last
         unit = list(self.unit) if self.unit and self.settled else None
         values: dict[str, Any] = {"unit": unit, "chosen": self.chosen, "rows": self.rows}
-        values |= {"known": self._known, "gradients": self._gradients}
+        values |= {"known": self.means.known, "gradients": self._gradients}
         values |= {"unscored": self._wait - self._scored, "unfitted": self._unfitted}
         return arrays, values
 
@@ -404,17 +368,19 @@ class Guesses:
             "variance": ("n", count),
             "whitened": ("n", width),
         }
-        sides |= {"error": (count,), "excess": (count,), "spread": (4, width)}
+        sides |= {"error": (count,), "means": (2, count + 2 * width), "last": (width,)}
         return {f"guesses.{name}": (DOUBLE, *of_it) for name, of_it in sides.items()}
 
     def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        residual, variance, whitened, self.error, self.excess, self.spread = (
+        residual, variance, whitened, self.error, table, last = (
             arrays[name] for name in self.layout()
         )
         unscored, unit, self.chosen = values["unscored"], values["unit"], values["chosen"]
         if unscored > len(residual):
             raise ValueError(f"{unscored} residuals cannot be counted yet: {len(residual)} wait")
-        if any((A < 0).any() for A in (variance, self.error, self.excess, self.spread[:2])):
+        self.means = Means(values["known"], table, last)
+        squares = table[:, : len(self) + len(last)]
+        if any((A < 0).any() for A in (variance, self.error, squares)):
             raise ValueError("a mean of squares is negative")
         if unit is not None:
             usual, small = unit
@@ -425,8 +391,8 @@ class Guesses:
             self.unit, self.settled = (usual, small), True
             self._measured(self.unit)
         self._put(residual, variance, whitened, unscored)
-        self.rows, self._known = values["rows"], values["known"]
-        self._gradients, self._unfitted = values["gradients"], values["unfitted"]
+        self.rows, self._gradients = values["rows"], values["gradients"]
+        self._unfitted = values["unfitted"]
 
 
 def _within_reach(power: int) -> int:
@@ -445,30 +411,3 @@ def _places(guesses: int, columns: int, chosen: int) -> Array:
 def _within(numbers: Array, most: float) -> Array:
     """`np.clip`, which takes longer where there are few."""
     return np.minimum(np.maximum(numbers, -most), most)
-
-
-def _median(A: Array) -> Array:
-    """Along the last axis but one, as `np.median`, which takes longer where there are few."""
-    A, n = np.sort(A, axis=-2), A.shape[-2]
-    return np.asarray((A[..., (n - 1) // 2, :] + A[..., n // 2, :]) / 2)
-
-
-def _medians(u: Array) -> list[Array]:
-    """Of u², in each group."""
-    whole, squares = len(u) // GROUP, u * u
-    groups = squares[: whole * GROUP].reshape(whole, GROUP, u.shape[1])
-    rest = squares[whole * GROUP :]
-    return [*_median(groups), *([_median(rest)] if len(rest) else [])]
-
-
-def _weights(before: int, count: int, window: int = WINDOW) -> tuple[Array, float]:
-    """The weights of so many new values in a mean of those `before`, and what is left of that."""
-    return _weights_of(min(before, int(RECENCY * window)), count, window)  # alike from there on
-
-
-@functools.lru_cache(256)
-def _weights_of(before: int, count: int, window: int) -> tuple[Array, float]:
-    rates = RECENCY / (before + np.arange(1.0, count + 1))
-    rates = np.minimum(1.0, np.maximum(rates, 1 / window))
-    kept = np.cumprod(np.concatenate([[1.0], 1 - rates[::-1]]))
-    return rates * kept[:-1][::-1], float(kept[-1])

@@ -166,6 +166,35 @@ def test_a_row_that_is_refused_leaves_the_walk_as_it_was():
 
 @every_learner
 @quiet
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_is_refused_though_nobody_looks_for_it_beforehand(make, wrong):
+    learner, other = make(), make()
+    X, Y = stream(learner, 80)
+    X = X.astype(learner.w.dtype)  # then it is read where it is
+    for i, (x, y) in enumerate(zip(X, Y, strict=True)):
+        learner.learn(x, y)
+        other.learn(x, y)
+        if i % 9 == 5:
+            bad = x.copy()
+            bad[i % P] = wrong
+            with pytest.raises(ValueError, match=rf"x must be finite.* at index {i % P}$"):
+                learner.learn(bad, y)
+    assert learner.seen == other.seen == 80
+    np.testing.assert_array_equal(learner.w, other.w)
+
+
+def test_features_may_make_numbers_of_what_is_none_but_x_is_refused_all_the_same():
+    model = orfit.Linear(P, features=np.nan_to_num)
+    learner = orfit.ORFit(model, 3, noise=0.1, rows="compiled")
+    X, y = stream(learner, 20)
+    for x, label in zip(X, y, strict=True):
+        learner.learn(x, label)
+    with pytest.raises(ValueError, match="x must be finite"):
+        learner.learn(np.full(P, np.nan), 1.0)
+
+
+@every_learner
+@quiet
 def test_rows_that_are_not_for_compiled_code_come_in_between(make):
     one_by_one, at_once = make(), make()
     X, Y = stream(at_once, 60)

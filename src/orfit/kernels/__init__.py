@@ -143,7 +143,7 @@ def row_loop(fingerprint):
             at, as_it_came = at + 1, safe[0] < norm < safe[1]
             if not as_it_came:
                 norm = length_of(one[0])
-                if 0 < norm < 4 * tiny:  # its inverse is no number
+                if not norm < np.inf or 0 < norm < 4 * tiny:  # or its inverse is no number
                     break
                 scale = 1 / norm if norm > 0 else 0.0
                 inner = read(rows, stored, base, one, scale, nothing, threads)[0]

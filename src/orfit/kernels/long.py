@@ -21,9 +21,9 @@ SLICES = 16
 
 @compiled
 def length_of(x):
-    """|x|, also where squares are no numbers."""
+    """|x|, also where squares are no numbers; NaN where x has one, or an infinity."""
     largest = np.abs(x).max()
-    if not largest > 0:
+    if largest == 0:
         return 0.0
     unit = x / largest
     return np.float64(largest) * np.sqrt(dot(unit, unit))

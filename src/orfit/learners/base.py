@@ -156,7 +156,7 @@ class Learner(Atomic, ABC):
         return self._alone(False, self._learn_point, x, y, weight)
 
     def _learn_point(self, x: object, y: object, weight: object) -> Update:
-        inputs = self._model.accept("x", x, self._dtype)
+        inputs = self._model.accept("x", x, self._dtype) if weight is not None else self._point(x)
         X = inputs[None]
         if inputs.shape != self._input_shape:
             self._check_inputs("x", X, one=True)
@@ -419,6 +419,10 @@ class Learner(Atomic, ABC):
     def _inputs(self, name: str, X: object) -> Any:
         """What the user hands in, checked, as the model takes it."""
         return self._model.accept(name, X, self._dtype)
+
+    def _point(self, x: object) -> Any:
+        """The same of one datapoint, which is learned next, and counts as one."""
+        return self._model.accept("x", x, self._dtype)
 
     def _labels(self, name: str, y: object, X: Any, one: bool) -> Array:
         """The labels that the user hands in for the inputs X, checked: of many, or of one."""

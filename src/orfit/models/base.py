@@ -67,6 +67,10 @@ class CompleteModel(Model, Protocol):
     def affine(self, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         """For linear models: F(w₀), what Y says F should be, and G: F(w) = F(w₀) + Gᵀ (w − w₀)."""
 
+    @property
+    def transparent(self) -> bool:
+        """Whether a number of x that is not finite makes one of its gradient so."""
+
     def sync(self, w: Any) -> None:
         """Write w into the module that the model is made of."""
 
@@ -75,6 +79,7 @@ class Defaults:
     """The members that most models need not think about."""
 
     origin: Any = None
+    transparent = False
 
     def accept(self, name: str, X: object, dtype: Any) -> Any:
         return door.numbers(name, X, dtype)
@@ -93,7 +98,7 @@ class Defaults:
 
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
 MODULE = "torch.nn.modules.module.Module"
-OPTIONAL = ("accept", "observe", "origin", "affine", "sync")
+OPTIONAL = ("accept", "observe", "origin", "affine", "transparent", "sync")
 
 
 class Completed(Defaults):

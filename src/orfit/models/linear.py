@@ -52,6 +52,10 @@ class Linear(Defaults):
         self.size = self._features_size + self.bias
         self.input_shape = (self._features_size,) if features is None else None
 
+    @property
+    def transparent(self) -> bool:  # type: ignore[override]
+        return self.features is None
+
     def initial(self) -> Array:
         shape = (self.size,) if self.heads is None else (self.size, self.heads)
         return np.broadcast_to(0.0, shape)  # zeros that take no room: they are copied to be learned

@@ -116,12 +116,56 @@ def test_small_numbers_of_any_size(exponent):
     assert tall.small_length(g[:, None]) == pytest.approx(exponent + np.log10(length), abs=0.16)
 
 
-@pytest.mark.parametrize(("first", "lowest"), [(1.0, False), (1e4, True)])
-def test_after_an_unusual_first_row_the_noise_is_the_lowest_and_health_says_so(first, lowest, rng):
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("first", [1e-6, 1e-3, 1e3, 1e6])
+def test_an_unusual_first_row_says_nothing_for_long(way, first, rng):
+    X, y = stream("white", rng, 600, 40, noise=3.0)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    usual, unusual = (orfit.ORFit(orfit.Linear(40), 10, noise="auto", rows=way) for _ in range(2))
+    usual.learn_each(X, y)
+    X[0], y[0] = first * X[0], first * y[0]
+    unusual.learn_each(X, y)
+    assert np.abs(np.log10(unusual.guesses.noises / usual.guesses.noises)).max() < 1.5
+    assert unusual.noise == pytest.approx(usual.noise, rel=10)
+
+
+@pytest.mark.parametrize("settings", [{}, {"tail": "auto"}, {"forgetting": "auto"}])
+@pytest.mark.parametrize("saved", [1, 3, 4, 10, 40, 63, 64])
+def test_guesses_that_move_on_do_so_alike_everywhere_and_when_saved(settings, saved, rng, tmp_path):
+    X, y = stream("1/i", rng, 150, 20)
+    X[0] *= 1e-4
+    X[5:9] = 0
+    made = []
+    for way in WAYS[:2] if "forgetting" in settings else WAYS:
+        learner = orfit.ORFit(orfit.Linear(20), 5, noise="auto", rows=way, **settings)
+        learner.learn_each(X[:saved], y[:saved])
+        learner.save(tmp_path / way)
+        brought_back = orfit.load(tmp_path / way)
+        for one in (learner, brought_back):
+            one.learn_each(X[saved:], y[saved:])
+        np.testing.assert_array_equal(learner.memory.w, brought_back.memory.w)
+        np.testing.assert_array_equal(learner.guesses.noises, brought_back.guesses.noises)
+        made.append((learner.noise, learner.w, learner.scale, learner.guesses.unit))
+    one_by_one = orfit.ORFit(orfit.Linear(20), 5, noise="auto", rows="compiled", **settings)
+    for x, label in zip(X, y, strict=True):
+        one_by_one.learn(x, label)
+    made.append((one_by_one.noise, one_by_one.w, one_by_one.scale, one_by_one.guesses.unit))
+    assert one_by_one.guesses.unit[0] > -4, "the first row is not what counts"
+    for noise, w, scale, unit in made[1:]:
+        assert (noise, unit) == (made[0][0], made[0][3])
+        np.testing.assert_allclose(w, made[0][1], rtol=0, atol=1e-9)
+        assert scale == pytest.approx(made[0][2], rel=1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::orfit.ScaleWarning")
+@pytest.mark.parametrize(("later", "lowest"), [(1.0, False), (1e-4, True)])
+def test_health_says_when_the_noise_is_the_lowest(later, lowest, rng):
     X = rng.standard_normal((300, 4))
-    X[0] *= first
+    X[:70, 1:] = 0
+    y = X.sum(axis=1) + 0.1 * rng.standard_normal(300)
+    X[:, 1:] *= later
     learner = orfit.ORFit(orfit.Linear(4), 4, noise="auto")
-    learner.learn_each(X, X @ [1.0, 2.0, 3.0, 4.0] + rng.standard_normal(300))
+    learner.learn_each(X, y)
     assert learner.health().lowest is lowest
     assert ("the lowest" in learner.health().advice) is lowest
 

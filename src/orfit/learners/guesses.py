@@ -24,6 +24,8 @@ GRID = range(-6, 2)
 FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
 APART = 4  # powers of ten between squared lengths: then the small numbers have a grid of their own
 STRETCHED = 3  # guesses that reach down to its end: of a little noise, powers matter less
+MEASURED = (4, 16, 64)  # gradients, after which it is seen whether the first was an ordinary one
+UNUSUAL = 2  # powers of ten that it was off
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
@@ -55,6 +57,9 @@ class Guesses:
         # The power of ten that the grid is in units of, once known, and that of its small numbers.
         self.unit: tuple[int, int] | None = None
         self.settled = not self.grid
+        self.measuring = self.grid  # whether lengths of gradients still tell
+        self._lengths = (0, 0.0)  # of how many they told, and the sum of |g|² as powers of ten
+        self._coming: list[float] = []  # those of gradients that may be learned next
         if self.grid:
             self._measured((0, 0))
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
@@ -107,12 +112,17 @@ class Guesses:
     def measure(self, G: Any) -> None:
         """Let the first gradient that is learned and not zero say in what unit R is guessed.
 
-        Where some of its numbers are small beside others, as columns in other units are, what they
-        say is noise to an R that suits the large ones: a few guesses are for the small.
+        If it turns out not to be of the usual length, guesses move on (`_measure_again`). Where
+        some of its numbers are small beside others, as columns in other units are, what they say is
+        noise to an R that suits the large ones: a few guesses are for the small.
         """
+        if not self.measuring:
+            return
+        lengths = tall.lengths(G)
+        self._coming = [2 * math.log10(l) if l > 0 else -math.inf for l in lengths.tolist()]
         if self.settled:
             return
-        lengths, self.unit = tall.lengths(G), None
+        self.unit = None
         if lengths.any():
             first = int(np.flatnonzero(lengths)[0])
             length = 2 * math.log10(lengths[first])
@@ -178,6 +188,30 @@ class Guesses:
         if decide:
             self._score()
             self.chosen = self._best()
+        if self.measuring:
+            self._measure_again(len(told))
+
+    def _measure_again(self, learned: int) -> None:
+        """Let R be guessed in other units, where the first gradient was not of the usual length.
+
+        The usual one is the geometric mean, which a few that are far off do not move much. Each
+        guess goes on with the w that it has: what it has learned of so few rows is soon outweighed.
+        """
+        before, total = self._lengths
+        count = before
+        for power in self._coming[:learned]:
+            if power > -math.inf:
+                count, total = count + 1, total + power
+        self._lengths, self._coming = (count, total), []
+        self.measuring = count < MEASURED[-1]
+        if self.unit is None or not any(before < some <= count for some in MEASURED):
+            return
+        off = _within_reach(round(total / count)) - self.unit[0]
+        if abs(off) >= UNUSUAL:
+            self._count(whole=True)
+            usual, small = self.unit
+            self.unit = usual + off, _within_reach(small + off)
+            self._measured(self.unit)
 
     def _as_they_came(
         self, told: Array, whitened: Array | None, roots: Array
@@ -347,6 +381,7 @@ class Guesses:
         arrays["guesses.last"] = self.means.last
         unit = list(self.unit) if self.unit and self.settled else None
         values: dict[str, Any] = {"unit": unit, "chosen": self.chosen, "rows": self.rows}
+        values["lengths"] = list(self._lengths)
         values |= {"known": self.means.known, "gradients": self._gradients}
         values |= {"unscored": self._wait - self._scored, "unfitted": self._unfitted}
         return arrays, values
@@ -357,7 +392,7 @@ class Guesses:
         power = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
         unit = schema.listed(power, 2, 2)
         chosen = functools.partial(door.count, least=0, most=len(self) - 1)
-        told: Fields = {"unit": schema.optional(unit), "chosen": chosen}
+        told: Fields = {"unit": schema.optional(unit), "chosen": chosen, "lengths": _lengths}
         return {**counters, **told, "unfitted": door.nonnegative}
 
     def layout(self) -> Layout:
@@ -390,9 +425,17 @@ class Guesses:
                 raise ValueError(f"small numbers are larger than usual ones: {unit}")
             self.unit, self.settled = (usual, small), True
             self._measured(self.unit)
+        count, total = values["lengths"]
+        self._lengths, self.measuring = (count, total), self.grid and count < MEASURED[-1]
         self._put(residual, variance, whitened, unscored)
         self.rows, self._gradients = values["rows"], values["gradients"]
         self._unfitted = values["unfitted"]
+
+
+def _lengths(name: str, value: Any) -> list[Any]:
+    """How many lengths there were, and a sum: as a file has them."""
+    count, total = schema.listed(lambda _, number: number, 2, 2)(name, value)
+    return [schema.counter(name, count), door.scalar(name, total)]
 
 
 def _within_reach(power: int) -> int:

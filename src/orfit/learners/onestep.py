@@ -458,8 +458,8 @@ class OneStep(Learner):
         return np.reshape(variance + noisy * self.noise, self.per_gradient(F))
 
     def measure(self, G: Any, X: Any) -> None:
-        """Let the first gradient say in what unit noise is guessed, whatever its row weighs."""
-        if self.guesses.settled:
+        """Let the first gradients say in what unit noise is guessed, whatever their rows weigh."""
+        if not self.guesses.measuring:
             return
         roots = roots_of(X, G.shape[1])
         self.guesses.measure(G if roots is None else G / tall.convert(G, roots))
@@ -567,7 +567,7 @@ class OneStep(Learner):
     def _going_on(self) -> GoingOn | None:
         """Begin a walk of single rows, where nothing needs to look at each of them."""
         rows = min(self.guesses.until_count, int(self.memory.until_decision))
-        if rows < 2 or self._probes is not None or not self._seen or not self.guesses.settled:
+        if rows < 2 or self._probes is not None or not self._seen or self.guesses.measuring:
             return None
         walk = self.walk(self.memory)
         if not walk.goes_on:

@@ -58,7 +58,8 @@ class Guesses:
         self.unit: tuple[int, int] | None = None
         self.settled = not self.grid
         self.measuring = self.grid  # whether lengths of gradients still tell
-        self._lengths = (0, 0.0)  # of how many they told, and the sum of |g|² as powers of ten
+        # Of how many, when they were last asked and now, and the sum of |g|² as powers of ten.
+        self._lengths = (0, 0, 0.0)
         self._coming: list[float] = []  # those of gradients that may be learned next
         if self.grid:
             self._measured((0, 0))
@@ -189,23 +190,22 @@ class Guesses:
             self._score()
             self.chosen = self._best()
         if self.measuring:
-            self._measure_again(len(told))
+            self._measure_again(len(told), decide)
 
-    def _measure_again(self, learned: int) -> None:
+    def _measure_again(self, learned: int, decide: bool) -> None:
         """Let R be guessed in other units, where the first gradient was not of the usual length.
 
         The usual one is the geometric mean, which a few that are far off do not move much. Each
         guess goes on with the w that it has: what it has learned of so few rows is soon outweighed.
         """
-        before, total = self._lengths
-        count = before
+        asked, count, total = self._lengths
         for power in self._coming[:learned]:
             if power > -math.inf:
                 count, total = count + 1, total + power
-        self._lengths, self._coming = (count, total), []
-        self.measuring = count < MEASURED[-1]
-        if self.unit is None or not any(before < some <= count for some in MEASURED):
+        self._lengths, self._coming = (count if decide else asked, count, total), []
+        if self.unit is None or not decide or not any(asked < some <= count for some in MEASURED):
             return
+        self.measuring = count < MEASURED[-1]
         off = _within_reach(round(total / count)) - self.unit[0]
         if abs(off) >= UNUSUAL:
             self._count(whole=True)
@@ -425,17 +425,18 @@ class Guesses:
                 raise ValueError(f"small numbers are larger than usual ones: {unit}")
             self.unit, self.settled = (usual, small), True
             self._measured(self.unit)
-        count, total = values["lengths"]
-        self._lengths, self.measuring = (count, total), self.grid and count < MEASURED[-1]
+        asked, count, total = values["lengths"]
+        self._lengths, self.measuring = (asked, count, total), self.grid and asked < MEASURED[-1]
         self._put(residual, variance, whitened, unscored)
         self.rows, self._gradients = values["rows"], values["gradients"]
         self._unfitted = values["unfitted"]
 
 
 def _lengths(name: str, value: Any) -> list[Any]:
-    """How many lengths there were, and a sum: as a file has them."""
-    count, total = schema.listed(lambda _, number: number, 2, 2)(name, value)
-    return [schema.counter(name, count), door.scalar(name, total)]
+    """How many lengths there were, and their sum: as a file has them."""
+    asked, count, total = schema.listed(lambda _, number: number, 3, 3)(name, value)
+    known = schema.counter(name, count)
+    return [door.count(name, asked, least=0, most=known), known, door.scalar(name, total)]
 
 
 def _within_reach(power: int) -> int:

@@ -183,6 +183,50 @@ def test_what_is_no_number_is_refused_though_nobody_looks_for_it_beforehand(make
     np.testing.assert_array_equal(learner.w, other.w)
 
 
+@pytest.mark.parametrize("kind", ["ekf", "drifting"])
+def test_where_a_label_is_missing_too(kind):
+    learner = LEARNERS[kind]()
+    X, y = stream(learner, 20)
+    for x, label in zip(X, y, strict=True):
+        learner.learn(x, label)
+    with pytest.raises(ValueError, match="x must be finite"):
+        learner.learn(np.full(P, np.nan), None)
+
+
+class Filled(orfit.Linear):
+    """Which learns something of what is missing."""
+
+    def phi(self, X, dtype):
+        return np.nan_to_num(super().phi(X, dtype))
+
+    def affine(self, X, Y):
+        shape, G = self._gradients(X, X.dtype)
+        return np.zeros(shape), Y, G
+
+
+def test_a_model_made_of_linear_need_not_show_what_is_no_number():
+    learner = orfit.ORFit(Filled(P), 3, noise=0.1, rows="compiled")
+    X, y = stream(learner, 20)
+    for x, label in zip(X, y, strict=True):
+        learner.learn(x, label)
+    with pytest.raises(ValueError, match="x must be finite"):
+        learner.learn(np.full(P, np.nan), 1.0)
+
+
+def test_rows_of_next_to_no_length_are_saved(tmp_path):
+    learner, plain = (
+        orfit.ORFit(orfit.Linear(P), 3, noise="auto", rows=way) for way in ("compiled", "plain")
+    )
+    for one in (learner, plain):
+        for i in range(5):
+            one.learn(np.eye(P)[i], 1.0)
+        for _ in range(3):
+            one.learn(np.full(P, 1e-300), 1.0)
+    learner.save(tmp_path / "file")
+    assert orfit.load(tmp_path / "file").seen == 8
+    assert learner.scale == pytest.approx(plain.scale, rel=1e-9)
+
+
 def test_features_may_make_numbers_of_what_is_none_but_x_is_refused_all_the_same():
     model = orfit.Linear(P, features=np.nan_to_num)
     learner = orfit.ORFit(model, 3, noise=0.1, rows="compiled")

@@ -156,6 +156,17 @@ def test_the_first_weight_does_not_say_how_much_noise_is_guessed(rng):
     assert len(set(chosen)) == 1
 
 
+@pytest.mark.parametrize("noise", [0.1, "auto"])
+def test_the_scale_of_weighted_rows_is_the_same_on_all_ways(noise, rng):
+    X, v = rng.standard_normal((60, 6)), rng.uniform(0.1, 10, 60)
+    scales = []
+    for way in ("plain", "compiled", "coordinates"):
+        learner = orfit.ORFit(orfit.Linear(6), 3, noise=noise, rows=way)
+        learner.learn_each(X, X.sum(axis=1), weight=v)
+        scales.append(learner.scale)
+    np.testing.assert_allclose(scales, scales[0], rtol=1e-9)
+
+
 def test_no_rows():
     learner = orfit.RLS(orfit.Linear(2))
     empty = np.empty((0, 2)), np.empty(0)

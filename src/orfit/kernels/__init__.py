@@ -186,7 +186,7 @@ def row_loop(fingerprint):
             for guess in range(guesses):
                 noise = noises[guess]
                 R = (noise / norm) / norm if noise > 0 and norm > 0 else 0.0
-                suited = suited and not (noise > 0 and norm > 0 and R == 0)
+                suited = suited and (noise == 0 or norm == 0 or 0 < R < np.inf)
                 loose, prior = tail.share(now, guess, noise, tailed[guess]), tail.floor(now, noise)
                 total, square = loose * (t * t) + R, (loose * t) ** 2
                 damped[guess, k] = loose * t

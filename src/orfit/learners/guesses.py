@@ -25,7 +25,7 @@ FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
 APART = 4  # powers of ten between squared lengths: then the small numbers have a grid of their own
 STRETCHED = 3  # guesses that reach down to its end: of a little noise, powers matter less
 MEASURED = (4, 16, 64)  # gradients, after which it is seen whether the first was an ordinary one
-UNUSUAL = 2  # powers of ten that it was off
+UNUSUAL = 2  # powers of ten that its squared length was too large
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
@@ -113,7 +113,7 @@ class Guesses:
     def measure(self, G: Any) -> None:
         """Let the first gradient that is learned and not zero say in what unit R is guessed.
 
-        If it turns out not to be of the usual length, guesses move on (`_measure_again`). Where
+        If it turns out to be far longer than others, guesses move down (`_measure_again`). Where
         some of its numbers are small beside others, as columns in other units are, what they say is
         noise to an R that suits the large ones: a few guesses are for the small.
         """
@@ -193,10 +193,11 @@ class Guesses:
             self._measure_again(len(told), decide)
 
     def _measure_again(self, learned: int, decide: bool) -> None:
-        """Let R be guessed in other units, where the first gradient was not of the usual length.
+        """Let less noise be guessed, where the first gradient was far longer than is usual.
 
-        The usual one is the geometric mean, which a few that are far off do not move much. Each
-        guess goes on with the w that it has: what it has learned of so few rows is soon outweighed.
+        The usual length is the geometric mean, which a few that are far off do not move much. Each
+        guess goes on with the w that it has, and is freer from then on. (Not the other way: what w
+        has learned with next to no noise would stay, where more noise lets it hardly move.)
         """
         asked, count, total = self._lengths
         for power in self._coming[:learned]:
@@ -206,11 +207,11 @@ class Guesses:
         if self.unit is None or not decide or not any(asked < some <= count for some in MEASURED):
             return
         self.measuring = count < MEASURED[-1]
-        off = _within_reach(round(total / count)) - self.unit[0]
-        if abs(off) >= UNUSUAL:
+        lower = self.unit[0] - _within_reach(round(total / count))
+        if lower >= UNUSUAL:
             self._count(whole=True)
             usual, small = self.unit
-            self.unit = usual + off, _within_reach(small + off)
+            self.unit = usual - lower, _within_reach(small - lower)
             self._measured(self.unit)
 
     def _as_they_came(
@@ -220,7 +221,7 @@ class Guesses:
         variance, residual = np.split(told, [len(self)], axis=1)
         with np.errstate(over="ignore"):
             variance = np.maximum(variance - self.noises, 0.0) / roots**2 + self.noises
-        if whitened is not None:
+        if whitened is not None and len(told) > 1:
             return np.hstack([variance, residual]), whitened / roots
         expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
         return np.hstack([variance, residual]), residual / roots / np.sqrt(expected)

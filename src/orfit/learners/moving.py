@@ -130,6 +130,7 @@ class Moving(OneStep):
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
         if self._by_itself(Y):
+            self.check_point(X)
             return self._learn_block(X, Y).first()
         return super()._learn_one(X, Y)
 

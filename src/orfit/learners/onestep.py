@@ -303,11 +303,16 @@ class OneStep(Learner):
         as_it_is = self._walks and type(x) is np.ndarray and x.dtype == self._dtype
         return x if as_it_is and self._model.transparent else super()._point(x)
 
+    def check_point(self, X: Any) -> None:
+        """Refuse what `_point` has left to be found, where the loop does not learn it."""
+        if self._model.transparent:
+            door.check_finite("x", X[0])
+
     def _learn_one(self, X: Any, Y: Array) -> Update:
         if self._walks:
             if Y.ndim == 1 or self.model.heads is not None:
                 return COMPILED.learn_one(self, X, Y)
-            door.check_finite("x", X[0])
+            self.check_point(X)
         self._finish()
         if self._way is COORDINATES or self.alone(1, self.outputs(Y)) is not COMPILED:
             return super()._learn_one(X, Y)

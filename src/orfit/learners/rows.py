@@ -99,7 +99,7 @@ class Compiled:
         F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
         record = learner.walked_on(X, G, F, wanted)
         if record is None:
-            door.check_finite("x", X[0])  # the loop may have stopped at that
+            learner.check_point(X)  # the loop may have stopped at that
             G, walk = learner.kept(G), learner.walk(learner.memory)
             record = learner.undivided(self._piece, learner, walk, X, Y, G, F, wanted)[0]
         return Update.of_record(record, labels.shape[1:], learner.model.heads)

@@ -54,7 +54,7 @@ class Linear(Defaults):
 
     @property
     def transparent(self) -> bool:  # type: ignore[override]
-        return self.features is None
+        return self.features is None and type(self) is Linear  # others may make what they like
 
     def initial(self) -> Array:
         shape = (self.size,) if self.heads is None else (self.size, self.heads)

@@ -117,8 +117,6 @@ class Guesses:
         some of its numbers are small beside others, as columns in other units are, what they say is
         noise to an R that suits the large ones: a few guesses are for the small.
         """
-        if not self.measuring:
-            return
         lengths = tall.lengths(G)
         self._coming = [2 * math.log10(l) if l > 0 else -math.inf for l in lengths.tolist()]
         if self.settled:
@@ -126,7 +124,7 @@ class Guesses:
         self.unit = None
         if lengths.any():
             first = int(np.flatnonzero(lengths)[0])
-            length = 2 * math.log10(lengths[first])
+            length = self._coming[first]
             usual, small = round(length), 2 * tall.small_length(G[:, first : first + 1])
             if length - small < APART:
                 small = usual
@@ -223,8 +221,17 @@ class Guesses:
             variance = np.maximum(variance - self.noises, 0.0) / roots**2 + self.noises
         if whitened is not None and len(told) > 1:
             return np.hstack([variance, residual]), whitened / roots
-        expected = np.repeat(np.where(variance > 0, variance, np.inf), self.columns, axis=1)
-        return np.hstack([variance, residual]), residual / roots / np.sqrt(expected)
+        return np.hstack([variance, residual]), self._whitened(variance, residual / roots)
+
+    def _whitened(self, variance: Array, residual: Array) -> Array:
+        """The u of residuals, each by itself; 0 where nothing is expected."""
+        expected = variance
+        if variance.min(initial=1.0) <= 0:
+            expected = np.where(variance > 0, variance, np.inf)
+        if self.columns > 1:
+            expected = expected.repeat(self.columns, axis=1)
+        with np.errstate(over="ignore"):
+            return np.asarray(residual / np.sqrt(expected))
 
     def _best(self) -> int:
         """Of those that are as good as the best, the calmest: the largest λ, the most noise."""
@@ -307,13 +314,7 @@ class Guesses:
         """Residuals, variances and u."""
         waiting, count = self._waiting[: self._wait], len(self.noises)
         variance, residual = waiting[:, :count], waiting[:, count:]
-        expected = variance
-        if variance.min(initial=1.0) <= 0:
-            expected = np.where(variance > 0, variance, np.inf)
-        if self.columns > 1:
-            expected = expected.repeat(self.columns, axis=1)
-        with np.errstate(over="ignore"):
-            whitened = residual / np.sqrt(expected)
+        whitened = self._whitened(variance, residual)
         for start, u in self._together:
             whitened[start : start + len(u)] = u
         return _within(residual, LARGEST), np.minimum(variance, MOST), _within(whitened, LARGEST)

@@ -305,7 +305,7 @@ class OneStep(Learner):
 
     def check_point(self, X: Any) -> None:
         """Refuse what `_point` has left to be found, where the loop does not learn it."""
-        if self._model.transparent:
+        if self._walks and self._model.transparent:
             door.check_finite("x", X[0])
 
     def _learn_one(self, X: Any, Y: Array) -> Update:

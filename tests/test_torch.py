@@ -779,3 +779,51 @@ def test_an_exception_inside_torch(how, tangent):
         assert how != "predict" or np.array_equal(again, told)
         assert learner.model.settings() == expected.model.settings()
     assert 100 < moment < 3500
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_are_taken_however_they_lie(dtype, rng):
+    X = rng.standard_normal((4, 5)).astype(dtype)
+    fixed = X.copy()
+    fixed.flags.writeable = False
+    model = orfit.TorchModel(mlp(dtype=torch.float32))
+    for same in (fixed, X[::-1].copy()[::-1], np.asfortranarray(X), X.tolist()):
+        np.testing.assert_array_equal(model.accept("X", same, None), X.astype(np.float32))
+
+
+@pytest.mark.parametrize("of", [np.asarray, torch.as_tensor, np.ndarray.tolist])
+def test_what_is_no_number_is_found_in_arrays_and_tensors(of):
+    learner = orfit.ORFit(orfit.TorchModel(mlp()))
+    X = np.ones((3, 5))
+    X[1, 2] = np.nan
+    with pytest.raises(ValueError, match=r"X must be finite .* first at index \(1, 2\)"):
+        learner.predict(of(X))
+
+
+def test_weights_that_are_tied_are_moved_by_all_that_they_do(rng):
+    """Each by both of its names, also where another name is used for it after loading."""
+
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.there = nn.Linear(4, 4, bias=False)
+            self.back = nn.Linear(4, 4, bias=False)
+            self.back.weight = self.there.weight
+
+        def forward(self, x):
+            return self.back(torch.tanh(self.there(x))).sum(dim=1)
+
+    model = orfit.TorchModel(Tied().double())
+    assert model.size == 16
+    w, x = rng.standard_normal(16), torch.as_tensor(rng.standard_normal((1, 4)))
+    _, G = model.linearize(torch.as_tensor(w), x)
+    for i in range(16):
+        there, back = w.copy(), w.copy()
+        there[i], back[i] = there[i] + 1e-6, back[i] - 1e-6
+        F = [model.predict(torch.as_tensor(v), x)[0] for v in (there, back)]
+        assert G[i, 0].item() == pytest.approx((F[0] - F[1]) / 2e-6, rel=1e-6, abs=1e-8)
+    state = model.state_dict(torch.as_tensor(w))
+    assert torch.equal(state["there.weight"], state["back.weight"])
+    model.sync(torch.as_tensor(w))
+    np.testing.assert_array_equal(model.module.back.weight.detach().reshape(-1), w)

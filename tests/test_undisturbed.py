@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn
 from torch._functorch import eager_transforms
 
-from orfit.models.undisturbed import undisturbed
+from orfit.models.undisturbed import evaluated, undisturbed
 from orfit.networks.features import Frozen
 
 
@@ -162,3 +162,35 @@ def test_learners_in_several_threads(shared):
         assert all(part.training for part in learner.model.module.modules())
     assert eager_transforms.JVP_NESTING == 0
     np.testing.assert_array_equal(made[0].predict(X), expected[0])
+
+
+def test_a_module_is_looked_at_when_nobody_else_calls_it():
+    """What is put back after a signal is the module's own, not what another call gave it."""
+    module = nn.Linear(2, 1).eval()
+    inside, go_on, found = threading.Event(), threading.Event(), []
+
+    def slow(_):
+        module.training = True  # as it may be in the midst of a call
+        inside.set()
+        go_on.wait(10)
+        module.training = False
+
+    def stops():
+        raise KeyboardInterrupt
+
+    def second():
+        try:
+            evaluated(module, stops)
+        except KeyboardInterrupt:
+            found.append(module.training)
+
+    threads = [threading.Thread(target=evaluated, args=(module, slow, None))]
+    threads.append(threading.Thread(target=second))
+    threads[0].start()
+    inside.wait(10)
+    threads[1].start()
+    threads[1].join(0.2)  # it waits for the first
+    go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert found == [False]

@@ -48,6 +48,8 @@ def numbers(
 
 def finite(array: Array) -> bool:
     """Whether no number of `array` is NaN or infinite."""
+    if array.size == 1:
+        return math.isfinite(array.item())
     # One fast read that misses nothing: NaN and inf spread.
     if 0 < array.size < LONG:
         numbers = array if array.ndim == 1 else array.ravel("K")

@@ -242,9 +242,9 @@ class Guesses:
         return int(good[np.argmax(self.noises[good])])
 
     def of_chosen(self, records: Array) -> Array:
-        """What a walk recorded, of the chosen one alone (`Updates.of_records`)."""
+        """What a walk recorded, of one row or more, of the chosen one (`Updates.of_records`)."""
         count = len(self.noises)
-        return records if count == 1 else records[:, _places(count, self.columns, self.chosen)]
+        return records if count == 1 else records[..., _places(count, self.columns, self.chosen)]
 
     def set_noise(self, noises: Array) -> None:
         """Take R to be another from now on."""

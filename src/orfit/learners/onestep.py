@@ -17,7 +17,7 @@ from orfit.learners.atomic import GoingOn
 from orfit.learners.base import Learner
 from orfit.learners.guesses import Guesses
 from orfit.learners.health import Health
-from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError, note
+from orfit.learners.rows import COMPILED, COORDINATES, PLAIN, WAYS, Auto, Way, WayError, note, ready
 from orfit.learners.step import step
 from orfit.learners.update import Update, Updates
 from orfit.learners.weights import inputs_of, observed, roots_of
@@ -206,6 +206,9 @@ class OneStep(Learner):
             why = self._way.obstacle(self)
             raise WayError(f"rows={self._way.name!r} is not possible here: {why}")
         self._ways, self._walks = ways, False
+        # What a model can do is asked once, not at each row.
+        self._transparent, self._own_gradient = self._model.transparent, self._model.own_gradient
+        self._nothing = np.zeros((1, len(self.guesses) * self.guesses.columns))
 
     @property
     def scale(self) -> Any:
@@ -301,11 +304,11 @@ class OneStep(Learner):
     def _point(self, x: object) -> Any:
         """What is not finite in x is found when the compiled loop reads it: one read less."""
         as_it_is = self._walks and type(x) is np.ndarray and x.dtype == self._dtype
-        return x if as_it_is and self._model.transparent else super()._point(x)
+        return x if as_it_is and self._transparent else super()._point(x)
 
     def check_point(self, X: Any) -> None:
         """Refuse what `_point` has left to be found, where the loop does not learn it."""
-        if self._walks and self._model.transparent:
+        if self._walks and self._transparent:
             door.check_finite("x", X[0])
 
     def _learn_one(self, X: Any, Y: Array) -> Update:
@@ -517,6 +520,14 @@ class OneStep(Learner):
         self._check(offset, G)
         return observed(X, offset, labels, G)
 
+    def numbers_of(self, X: Any, Y: Array) -> tuple[Any, Array, Array]:
+        """Of rows, what compiled code takes: G, F at the model's origin, and the labels."""
+        as_they_are = self._own_gradient and type(X) is np.ndarray and len(X) == 1
+        if as_they_are and Y.shape[1:] == self._label_shape:
+            return X.T, self._nothing, ready(self.tiled(Y))  # the same, without a look at anything
+        offset, labels, G = self.affine(X, Y)
+        return G, ready(self.tiled(offset)), ready(self.tiled(labels))
+
     def rows_learned(self, X: Any, Y: Array, rows: int) -> None:
         """Count the first of these rows."""
         self._count(*(X, Y) if rows == len(X) else (X[:rows], Y[:rows]))
@@ -547,8 +558,7 @@ class OneStep(Learner):
             return None
         if self._columns.waits:
             self._columns = self._columns.with_rows(X)
-        records = walk.records[row:learned]
-        record: Array = records[0] if len(self.guesses) == 1 else self.guesses.of_chosen(records)[0]
+        record: Array = self.guesses.of_chosen(walk.records[row])
         if learned == len(walk.records):
             self._finish()
         return record

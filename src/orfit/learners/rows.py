@@ -77,11 +77,10 @@ class Compiled:
 
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
         try:
-            offset, labels, G = learner.affine(X, Y)
+            G, F, wanted = learner.numbers_of(X, Y)
         except ValueError:  # one of the rows is refused: which, is seen when they come one by one
             return learner.one_by_one(X, Y)
         G = learner.kept(G)
-        F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
         pieces: list[Array] = []
         done, walk = 0, learner.walk(learner.memory)
         while done < len(X):
@@ -91,18 +90,17 @@ class Compiled:
             pieces.append(piece)
             done += len(pieces[-1])
         records = np.concatenate(pieces) if len(pieces) > 1 else pieces[0]
-        return Updates.of_records(records, labels.shape, learner.per_gradient(labels))
+        return Updates.of_records(records, Y.shape, learner.per_gradient(Y))
 
     def learn_one(self, learner: "OneStep", X: Any, Y: Array) -> Update:
         """The same for a single row: by a walk that goes on with the next one, where it can."""
-        offset, labels, G = learner.affine(X, Y)
-        F, wanted = ready(learner.tiled(offset)), ready(learner.tiled(labels))
+        G, F, wanted = learner.numbers_of(X, Y)
         record = learner.walked_on(X, G, F, wanted)
         if record is None:
             learner.check_point(X)  # the loop may have stopped at that
             G, walk = learner.kept(G), learner.walk(learner.memory)
             record = learner.undivided(self._piece, learner, walk, X, Y, G, F, wanted)[0]
-        return Update.of_record(record, labels.shape[1:], learner.model.heads)
+        return Update.of_record(record, Y.shape[1:], learner.model.heads)
 
     @staticmethod
     def _piece(

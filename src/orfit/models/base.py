@@ -71,6 +71,10 @@ class CompleteModel(Model, Protocol):
     def transparent(self) -> bool:
         """Whether a number of x that is not finite makes one of its gradient so."""
 
+    @property
+    def own_gradient(self) -> bool:
+        """Whether x is its own gradient: f(x; w) = xᵀ w."""
+
     def sync(self, w: Any) -> None:
         """Write w into the module that the model is made of."""
 
@@ -79,7 +83,7 @@ class Defaults:
     """The members that most models need not think about."""
 
     origin: Any = None
-    transparent = False
+    transparent = own_gradient = False
 
     def accept(self, name: str, X: object, dtype: Any) -> Any:
         return door.numbers(name, X, dtype)
@@ -98,7 +102,7 @@ class Defaults:
 
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
 MODULE = "torch.nn.modules.module.Module"
-OPTIONAL = ("accept", "observe", "origin", "affine", "transparent", "sync")
+OPTIONAL = ("accept", "observe", "origin", "affine", "transparent", "own_gradient", "sync")
 
 
 class Completed(Defaults):

@@ -56,6 +56,10 @@ class Linear(Defaults):
     def transparent(self) -> bool:  # type: ignore[override]
         return self.features is None and type(self) is Linear  # others may make what they like
 
+    @property
+    def own_gradient(self) -> bool:  # type: ignore[override]
+        return self.transparent and not self.bias
+
     def initial(self) -> Array:
         shape = (self.size,) if self.heads is None else (self.size, self.heads)
         return np.broadcast_to(0.0, shape)  # zeros that take no room: they are copied to be learned

@@ -87,6 +87,12 @@ class TorchModel(Defaults):
         self.chunk_size = door.count("chunk_size", chunk_size)
         self._learned = chosen(dict(module.named_parameters()), parameters)
         self._sizes = [parameter.numel() for parameter in self._learned.values()]
+        every = dict(module.named_parameters(remove_duplicate=False))
+        # All names of each: tied ones have several.
+        self._names = {
+            name: [alias for alias, one in every.items() if one is parameter]
+            for name, parameter in self._learned.items()
+        }
         self.size = sum(self._sizes)
         self._scale = self._scales(prior)
         self._start = self.vector(module.state_dict())
@@ -105,12 +111,14 @@ class TorchModel(Defaults):
             inputs = X.detach()
         else:
             given = np.asarray(X)
-            kept = given.dtype.kind in "iub"  # such as tokens
-            inputs = torch.as_tensor(given if kept else door.numbers(name, X, np.float64))
+            if given.dtype.kind not in "iub":  # such as tokens
+                numbers = type(X) is np.ndarray and given.dtype in door.DTYPES
+                given = given if numbers else door.numbers(name, X, np.float64)
+            inputs = torch.as_tensor(given if given.flags.carray else given.copy())
         if inputs.is_floating_point():
             inputs = inputs.to(self._start)
             if not tall.finite(inputs):
-                raise ValueError(f"{name} must be finite in {inputs.dtype}")
+                door.check_finite(name, tall.to_numpy(inputs))
             return inputs
         return inputs.to(self._start.device)
 
@@ -162,9 +170,9 @@ class TorchModel(Defaults):
             "prior": None if self._scale is None else fingerprint([self._scale]),
         }
         state = self.module.state_dict()
-        learned = self._aliases()
+        learned = {alias for names in self._names.values() for alias in names}
         buffers = {name for name, _ in self.module.named_buffers(remove_duplicate=False)}
-        frozen = [values for name, values in state.items() if name not in {*learned, *buffers}]
+        frozen = [values for name, values in state.items() if name not in learned | buffers]
         plain["fixed"] = fingerprint(frozen) if frozen else None
         kept = [values for name, values in state.items() if name in buffers]
         plain["buffers"] = fingerprint(kept) if kept else None
@@ -183,14 +191,13 @@ class TorchModel(Defaults):
                 "a tangent model is not its module with other parameters; predict with the learner"
             )
         with torch.no_grad():
-            for name, values in self._named(w).items():
-                self._learned[name].copy_(values)
+            named = self._named(w)
+            for name, parameter in self._learned.items():
+                parameter.copy_(named[name])
 
     def state_dict(self, w: Tensor) -> dict[str, Tensor]:
         """The module's state with the parameters `w`."""
-        learned = self._named(w)
-        every = {alias: learned[name] for alias, name in self._aliases().items()}
-        return {**self.module.state_dict(), **every}
+        return {**self.module.state_dict(), **self._named(w)}
 
     def vector(self, state: Mapping[str, Tensor]) -> Tensor:
         """w, from a state of the module."""
@@ -198,22 +205,18 @@ class TorchModel(Defaults):
         w = torch.cat(parts)
         return w if self._scale is None else w / self._scale
 
-    def _aliases(self) -> dict[str, str]:
-        """All names of learned parameters, and the one that is used here: tied ones have more."""
-        names = {id(parameter): name for name, parameter in self._learned.items()}
-        every = self.module.named_parameters(remove_duplicate=False)
-        return {alias: names[id(p)] for alias, p in every if id(p) in names}
-
     def _named(self, w: Tensor) -> dict[str, Tensor]:
+        """The learned parameters, by all their names."""
         w = w if self._scale is None else w * self._scale
         parts = zip(self._learned.items(), torch.split(w, self._sizes), strict=True)
-        return {name: part.view(parameter.shape) for (name, parameter), part in parts}
+        named = {name: part.view(parameter.shape) for (name, parameter), part in parts}
+        return {alias: part for name, part in named.items() for alias in self._names[name]}
 
     # Predictions and gradients.
 
     def _call(self, w: Tensor, X: Tensor) -> Tensor:
         try:
-            F = functional_call(self.module, self._named(w), (X,))
+            F = functional_call(self.module, self._named(w), (X,), tie_weights=False)
         except (RuntimeError, TypeError, IndexError) as error:
             raise ValueError(
                 f"the module failed on {X.dtype} inputs of shape {tuple(X.shape)}: {error}"

@@ -34,7 +34,7 @@ if hasattr(os, "register_at_fork"):  # of all threads only one is in the child: 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
     """The module in eval mode, for one thread at a time, and afterwards as it was."""
-    with locks.setdefault(module, threading.RLock()):
+    with alone(module):
         training = [part for part in module.modules() if part.training]
         try:
             for part in training:
@@ -45,37 +45,23 @@ def evaluating(module: nn.Module) -> Iterator[None]:
                 part.training = True
 
 
+def alone(module: nn.Module) -> Any:
+    """The lock of who calls this module."""
+    lock = locks.get(module)
+    return locks.setdefault(module, threading.RLock()) if lock is None else lock
+
+
 def undisturbed(module: nn.Module, call: Callable[..., T], *args: Any) -> T:
     """What `call` returns, which uses the module."""
-    outside, before = sys.exception(), Before(module)
-    try:
-        return call(*args)
-    except BaseException as error:
-        chain = list(_chain(error, outside))
-        came = next((one for one in chain if not isinstance(one, Exception)), None)
-        if came is None:
-            raise
-        for one in chain:
-            traceback.clear_frames(one.__traceback__)
-        while True:
-            try:
-                before.restore()
-                break
-            except Exception:
-                raise
-            except BaseException:  # another signal: all of it again
-                continue
-        raise came from came.__cause__
+    return Before(module).put_back(call, *args)
 
 
 def evaluated(module: nn.Module, call: Callable[..., T], *args: Any) -> T:
-    """The same, with the module in eval mode."""
-
-    def use() -> T:
-        with evaluating(module):
-            return call(*args)
-
-    return undisturbed(module, use)
+    """The same, with the module in eval mode, for one thread at a time."""
+    with alone(module):  # before it is looked at: who calls it changes it
+        before = Before(module)
+        made: T = before.put_back(before.evaluating, call, *args)
+        return made
 
 
 class Before:
@@ -90,6 +76,39 @@ class Before:
         self.gradients = torch.is_grad_enabled()
         self.depth = _functorch.get_dynamic_layer_stack_depth()
         self.forward, self.level = eager_transforms.JVP_NESTING, forward_ad._current_level
+
+    def evaluating(self, call: Callable[..., T], *args: Any) -> T:
+        """What `call` returns, with the module in eval mode."""
+        training = [part for part, mode in self.training if mode]
+        try:
+            for part in training:
+                part.training = False
+            return call(*args)
+        finally:
+            for part in training:
+                part.training = True
+
+    def put_back(self, call: Callable[..., T], *args: Any) -> T:
+        """What `call` returns; after the exception of a signal's handler all is as it was."""
+        outside = sys.exception()
+        try:
+            return call(*args)
+        except BaseException as error:
+            chain = list(_chain(error, outside))
+            came = next((one for one in chain if not isinstance(one, Exception)), None)
+            if came is None:
+                raise
+            for one in chain:
+                traceback.clear_frames(one.__traceback__)
+            while True:
+                try:
+                    self.restore()
+                    break
+                except Exception:
+                    raise
+                except BaseException:  # another signal: all of it again
+                    continue
+            raise came from came.__cause__
 
     def restore(self) -> None:
         """Put everything back; where it is cut short, it can be done again."""

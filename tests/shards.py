@@ -28,6 +28,13 @@ def white(n, seed=0, dtype=float):
     return X, X @ rng.standard_normal(P) / P**0.5 + 0.1 * rng.standard_normal(n)
 
 
+def at_rest(n):
+    """The first rows are short."""
+    X, y = white(n)
+    scale = np.where(np.arange(n) < 10, 1e-4, 1.0)
+    return X * scale[:, None], y * scale
+
+
 def decaying(n, seed=0):
     """A spectrum of 1/i."""
     rng = np.random.default_rng(seed)
@@ -101,6 +108,9 @@ CASES = {
     ),
     "w0": case(lambda: white(40), memory=8, noise=0.1, w0=np.cos(np.arange(P))),
     "auto": case(lambda: white(40), memory="auto", noise="auto", tail="auto"),
+    "auto, at rest": case(
+        lambda: at_rest(60), memory=8, noise="auto", w0=np.cos(np.arange(P)), rows="plain"
+    ),
     "auto λ": case(lambda: white(40), memory=8, noise=0.1, forgetting="auto"),
     "features": case(lambda: (white(40)[0][:, :7], white(40)[1]), features=A, memory=8, noise=0.1),
     "huge": case(lambda: (white(20)[0] * 1e160, white(20)[1]), memory=8, std=False),
@@ -286,7 +296,7 @@ def divergence(folder, shares, rank):
 def saved(folder, shares, rank):
     """Saved in the middle, and taken up: bit by bit as if it had gone on."""
     found = {}
-    for name in ("R, m", "blocks, few", "auto", "Sketch", "w0"):
+    for name in ("R, m", "blocks, few", "auto", "auto, at rest", "Sketch", "w0"):
         learner = learner_of(name, True, shares)
         X, y = CASES[name]["make"]()
         X, half = X[:, learner.model.here], len(y) // 2

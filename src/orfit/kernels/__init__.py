@@ -59,15 +59,16 @@ def evenly(count, most):
     return (count + times - 1) // times
 
 
-NUMBERS = 10  # of a state, before its arrays
+NUMBERS = 12  # of a state, before its arrays
 
 
 @compiled
-def tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W):
+def tell(state, learned, stored, exact, folds, lost, reach, known, lengths, sigma, shift, W):
     """state ← numbers, sigma, level and dropped of the tail, shift, W (`memory.loop.packed`)."""
     state[0], state[1], state[2], state[3] = learned, stored, len(W), exact
     state[4], state[5], state[6] = folds, lost, reach
     state[7], state[8], state[9] = known.rows, known.dropping, known.prior
+    state[10], state[11] = lengths
     place = NUMBERS
     for part in (sigma, known.level, known.dropped):
         state[place : place + len(part)] = part
@@ -126,7 +127,7 @@ def row_loop(fingerprint):
         fingerprint  # noqa: B018
         guesses, room, q = len(noises), len(rows), len(base) // len(noises)
         learned, stored, exact, folds = int(state[0]), int(state[1]), state[3] != 0, int(state[4])
-        lost, reach, before = state[5], state[6], learned
+        lost, reach, before, lengths = state[5], state[6], learned, (state[10], state[11])
         known, sigma, shift, W = told(state, len(base), guesses)
         f, alpha, nothing = np.empty(len(base)), np.empty(len(base)), np.empty(0)
         products, at, group = np.empty((0, 0)), 0, AHEAD
@@ -261,6 +262,8 @@ def row_loop(fingerprint):
                 W = turned(vectors[:m], W, threads)
             records[learned, 2] = len(W)
             learned += 1
+            if norm > 0:  # `Lengths`
+                lengths = lengths[0] + 1, lengths[1] + 2 * np.log10(norm)
             if stored == room:
                 stay, gone, Y_gone, W, folded = gram.fold(W, M, most_lost)
                 nothing_moved = np.zeros((len(base), len(W)))
@@ -271,13 +274,26 @@ def row_loop(fingerprint):
                 fold(rows, stay, gone, Y_gone, base, shift, leaving, grams)
                 folds, stored, shift = folds + 1, len(W), nothing_moved
                 gram.put(M, 0, 0, 1.0, folded)
-                tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W)
+                tell(
+                    state,
+                    learned,
+                    stored,
+                    exact,
+                    folds,
+                    lost,
+                    reach,
+                    known,
+                    lengths,
+                    sigma,
+                    shift,
+                    W,
+                )
                 if measured > 0:
                     folded = whole_gram(grams)
                     W = gram.cured(W, folded)
                     gram.put(M, 0, 0, 1.0, folded)
         if learned > before:
-            tell(state, learned, stored, exact, folds, lost, reach, known, sigma, shift, W)
+            tell(state, learned, stored, exact, folds, lost, reach, known, lengths, sigma, shift, W)
 
     return walk
 

@@ -9,6 +9,7 @@ best lately is the learner's. Each also keeps how large its residuals were besid
 import functools
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from orfit import door, schema, tall
 from orfit.door import Array
 from orfit.growth import Growth
 from orfit.learners.means import GROUP, WINDOW, Means, mean_of_both, weights
+from orfit.memory.lengths import FIELDS as LENGTHS
+from orfit.memory.lengths import Lengths
 from orfit.schema import DOUBLE, Fields, Layout
 
 # Of R, as powers of ten, in units of the squared length of the first gradient.
@@ -24,8 +27,9 @@ GRID = range(-6, 2)
 FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
 APART = 4  # powers of ten between squared lengths: then the small numbers have a grid of their own
 STRETCHED = 3  # guesses that reach down to its end: of a little noise, powers matter less
-MEASURED = (4, 16, 64)  # gradients, after which it is seen whether the first was an ordinary one
-UNUSUAL = 2  # powers of ten that its squared length was too large
+LOOKS = 4  # after so many rows, and each time so many times as many, lengths are looked at
+UNUSUAL = 2  # powers of ten that the usual squared length is from the one that is guessed by
+START = 64  # rows, after which less noise is guessed no more: at rest, rows are short for a while
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
@@ -33,6 +37,24 @@ FIRST = 32  # rows, after each of which another guess may be chosen
 INTERVAL = 16  # rows between decisions later
 LONG, SELDOM = 1024, 64  # after so many rows the means hardly move in so many
 WAITING = 4 * GROUP  # gradients that wait to be counted together
+
+
+@dataclass(frozen=True)
+class Moved:
+    """How guesses have changed places: each now goes on from what one of those before has."""
+
+    source: Array
+    before: Array  # R of each
+    after: Array
+
+    def part(self, first: int, count: int) -> "Moved":
+        """How some of them have, which went on from each other."""
+        some = slice(first, first + count)
+        return Moved(self.source[some] - first, self.before[some], self.after[some])
+
+    def columns(self, each: int) -> Array:
+        """The same of the columns that belong to them."""
+        return np.asarray((self.source[:, None] * each + np.arange(each)).ravel())
 
 
 class Guesses:
@@ -57,10 +79,8 @@ class Guesses:
         # The power of ten that the grid is in units of, once known, and that of its small numbers.
         self.unit: tuple[int, int] | None = None
         self.settled = not self.grid
-        self.measuring = self.grid  # whether lengths of gradients still tell
-        # Of how many, when they were last asked and now, and the sum of |g|² as powers of ten.
-        self._lengths = (0, 0, 0.0)
-        self._coming: list[float] = []  # those of gradients that may be learned next
+        # What they were when last looked at, and what weights of rows have made of them since.
+        self._lengths, self._weighed = Lengths(), 0.0
         if self.grid:
             self._measured((0, 0))
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
@@ -113,18 +133,16 @@ class Guesses:
     def measure(self, G: Any) -> None:
         """Let the first gradient that is learned and not zero say in what unit R is guessed.
 
-        If it turns out to be far longer than others, guesses move down (`_measure_again`). Where
+        If others turn out to be far from it, guesses move (`_look`). Where
         some of its numbers are small beside others, as columns in other units are, what they say is
         noise to an R that suits the large ones: a few guesses are for the small.
         """
-        lengths = tall.lengths(G)
-        self._coming = [2 * math.log10(l) if l > 0 else -math.inf for l in lengths.tolist()]
         if self.settled:
             return
-        self.unit = None
+        self.unit, lengths = None, tall.lengths(G)
         if lengths.any():
             first = int(np.flatnonzero(lengths)[0])
-            length = self._coming[first]
+            length = 2 * math.log10(lengths[first])
             usual, small = round(length), 2 * tall.small_length(G[:, first : first + 1])
             if length - small < APART:
                 small = usual
@@ -156,25 +174,38 @@ class Guesses:
         interval = INTERVAL if self.rows < LONG else SELDOM
         return interval - self.rows % interval
 
+    @property
+    def until_look(self) -> int:
+        """After so many rows guesses may move."""
+        return _next_look(self.rows) - self.rows if self.grid else 1 << 30
+
     def take(
-        self, rows: int, told: Array, whitened: Array | None = None, roots: Array | None = None
-    ) -> None:
-        """See what the guesses made of so many rows.
+        self,
+        rows: int,
+        told: Array,
+        whitened: Array | None = None,
+        roots: Array | None = None,
+        lengths: Lengths | None = None,
+    ) -> "Moved | None":
+        """See what the guesses made of so many rows; how they have moved, if they have.
 
         told: one line for each gradient; the variance, one for each guess, and the residual, one
         for each column of w. Where a variance is zero, nothing is expected, and nothing learned of
         the scale. whitened: u, where gradients came together, and each tells something of those
         behind it. roots: √v of rows that count as v: their residuals are √v times as large, which
-        their noise is not, so for the scale they are looked at as they came.
+        their noise is not, so for the scale they are looked at as they came. lengths: of all
+        gradients so far, where there is a grid.
         """
         if roots is not None:
+            self._weighed += 2 * float(np.log10(roots).sum())
             told, whitened = self._as_they_came(told, whitened, roots[:, None])
         decide = len(self.noises) > 1 and rows >= self.until_decision
+        look = rows >= self.until_look
         self.rows += rows
         if not self.settled:
             self.settled = self.unit is not None  # now that it was learned
             if not self.settled:  # there were nothing but zeros
-                return
+                return None
         start, stop = self._wait, self._wait + len(told)
         if stop > len(self._waiting):
             self._waiting = np.resize(self._waiting, (stop, self._waiting.shape[1]))
@@ -187,30 +218,35 @@ class Guesses:
         if decide:
             self._score()
             self.chosen = self._best()
-        if self.measuring:
-            self._measure_again(len(told), decide)
+        return self._look(lengths) if look and lengths is not None else None
 
-    def _measure_again(self, learned: int, decide: bool) -> None:
-        """Let less noise be guessed, where the first gradient was far longer than is usual.
+    def _look(self, lengths: Lengths) -> "Moved | None":
+        """Let another noise be guessed, where gradients have turned out to be of another length."""
+        since, weighed = lengths.since(self._lengths), self._weighed
+        self._lengths, self._weighed = lengths, 0.0
+        if self.unit is None or not since.gradients:
+            return None
+        usual = _within_reach(round((since.powers - weighed) / since.gradients))
+        higher = usual - self.unit[0]
+        lower = -higher if self.rows <= START else 0
+        return self._move(higher) if max(higher, lower) >= UNUSUAL else None
 
-        The usual length is the geometric mean, which a few that are far off do not move much. Each
-        guess goes on with the w that it has, and is freer from then on. (Not the other way: what w
-        has learned with next to no noise would stay, where more noise lets it hardly move.)
-        """
-        asked, count, total = self._lengths
-        for power in self._coming[:learned]:
-            if power > -math.inf:
-                count, total = count + 1, total + power
-        self._lengths, self._coming = (count if decide else asked, count, total), []
-        if self.unit is None or not decide or not any(asked < some <= count for some in MEASURED):
-            return
-        self.measuring = count < MEASURED[-1]
-        lower = self.unit[0] - _within_reach(round(total / count))
-        if lower >= UNUSUAL:
-            self._count(whole=True)
-            usual, small = self.unit
-            self.unit = usual - lower, _within_reach(small - lower)
-            self._measured(self.unit)
+    def _move(self, higher: int) -> "Moved":
+        """Guess so many powers of ten higher; each goes on from the nearest of those that were."""
+        self._count(whole=True)
+        before, (usual, small) = self.noises, self.unit or (0, 0)
+        self.unit = _within_reach(usual + higher), _within_reach(small + higher)
+        self._measured(self.unit)
+        kinds = np.arange(len(self)) // len(GRID)  # of the same λ and tail
+        apart = np.abs(np.log(before) - np.log(self.noises)[:, None])
+        apart[kinds != kinds[:, None]] = np.inf
+        self.chosen = int(apart[:, self.chosen].argmin())
+        moved = Moved(apart.argmin(axis=1), before, self.noises)
+        self.error = self.error[moved.source]
+        # Of those that have not been tried yet it is not known whether they are as good.
+        self.error[self.noises != before[moved.source]] *= (1 + AS_GOOD) ** 2
+        self.means = Means.none(len(self), self.columns * len(self))  # which were beside the old R
+        return moved
 
     def _as_they_came(
         self, told: Array, whitened: Array | None, roots: Array
@@ -383,7 +419,7 @@ class Guesses:
         arrays["guesses.last"] = self.means.last
         unit = list(self.unit) if self.unit and self.settled else None
         values: dict[str, Any] = {"unit": unit, "chosen": self.chosen, "rows": self.rows}
-        values["lengths"] = list(self._lengths)
+        values["lengths"] = self._lengths._asdict() | {"weighed": self._weighed}
         values |= {"known": self.means.known, "gradients": self._gradients}
         values |= {"unscored": self._wait - self._scored, "unfitted": self._unfitted}
         return arrays, values
@@ -393,8 +429,9 @@ class Guesses:
         counters = dict.fromkeys(("rows", "known", "gradients", "unscored"), schema.counter)
         power = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
         unit = schema.listed(power, 2, 2)
+        lengths = schema.record(LENGTHS | {"weighed": door.scalar})
         chosen = functools.partial(door.count, least=0, most=len(self) - 1)
-        told: Fields = {"unit": schema.optional(unit), "chosen": chosen, "lengths": _lengths}
+        told: Fields = {"unit": schema.optional(unit), "chosen": chosen, "lengths": lengths}
         return {**counters, **told, "unfitted": door.nonnegative}
 
     def layout(self) -> Layout:
@@ -427,18 +464,18 @@ class Guesses:
                 raise ValueError(f"small numbers are larger than usual ones: {unit}")
             self.unit, self.settled = (usual, small), True
             self._measured(self.unit)
-        asked, count, total = values["lengths"]
-        self._lengths, self.measuring = (asked, count, total), self.grid and asked < MEASURED[-1]
+        self._weighed = values["lengths"].pop("weighed")
+        self._lengths = Lengths(**values["lengths"])
         self._put(residual, variance, whitened, unscored)
         self.rows, self._gradients = values["rows"], values["gradients"]
         self._unfitted = values["unfitted"]
 
 
-def _lengths(name: str, value: Any) -> list[Any]:
-    """How many lengths there were, and their sum: as a file has them."""
-    asked, count, total = schema.listed(lambda _, number: number, 3, 3)(name, value)
-    known = schema.counter(name, count)
-    return [door.count(name, asked, least=0, most=known), known, door.scalar(name, total)]
+def _next_look(rows: int) -> int:
+    power = LOOKS
+    while power <= rows:
+        power *= LOOKS
+    return power
 
 
 def _within_reach(power: int) -> int:

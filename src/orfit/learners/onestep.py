@@ -71,13 +71,15 @@ class OneStep(Learner):
         super().__init__(model, w0, memory, meter)
         memory.guess(self.guesses.tails)
         # Where w began, as it is carried, p×q: kept where somebody may ask. None: at zero.
-        self._w0 = tall.copy(self._moved) if self._keeps_w0() else None
+        begins = self._keeps_w0 and tall.largest(self._moved) > 0
+        self._w0 = tall.copy(self._moved) if begins else None
         self._altered = False  # whether the past is no longer what these settings make of rows
         self._look_for_ways()
 
+    @property
     def _keeps_w0(self) -> bool:
         merges = self.model.linear and self.memory.merges and len(self.guesses) == 1
-        return bool(merges and tall.largest(self._moved) > 0)
+        return bool(merges or self.guesses.grid)
 
     def _checked_noise(self, noise: Any) -> Any:
         return noise if isinstance(noise, str) else door.nonnegative("noise", noise)
@@ -346,9 +348,19 @@ class OneStep(Learner):
         variance = came.variance[:, self.guesses.chosen].reshape(self.per_gradient(residual))
         self._probe_step(G, past.along_w, wanted, came.left)
         roots = roots_of(X, len(wanted))
-        self.guesses.take(len(X), np.hstack([came.variance, wanted]), came.whitened, roots)
+        told = np.hstack([came.variance, wanted])
+        self.counted(self.memory, len(X), told, came.whitened, roots)
         left = came.left.reshape(residual.shape)
         return Update(F, residual, came.length, past.novelty, left, self.memory.rank, variance)
+
+    def counted(
+        self, memory: Any, rows: int, told: Array, whitened: Array | None, roots: Array | None
+    ) -> None:
+        """Let guesses see what they made of rows (`Guesses.take`); where they move, w does."""
+        lengths = memory.lengths if self.guesses.grid else None
+        moved = self.guesses.take(rows, told, whitened, roots, lengths)
+        if moved is not None:
+            memory.move_guesses(moved, self._w0)
 
     def _probe_step(self, G: Any, along: Array, wanted: Array, left: Array) -> None:
         """Let the meter know of a step: Gᵀw and the residuals before it, and what is left."""
@@ -467,7 +479,7 @@ class OneStep(Learner):
 
     def measure(self, G: Any, X: Any) -> None:
         """Let the first gradients say in what unit noise is guessed, whatever their rows weigh."""
-        if not self.guesses.measuring:
+        if self.guesses.settled:
             return
         roots = roots_of(X, G.shape[1])
         self.guesses.measure(G if roots is None else G / tall.convert(G, roots))
@@ -582,7 +594,7 @@ class OneStep(Learner):
     def _going_on(self) -> GoingOn | None:
         """Begin a walk of single rows, where nothing needs to look at each of them."""
         rows = min(self.guesses.until_count, int(self.memory.until_decision))
-        if rows < 2 or self._probes is not None or not self._seen or self.guesses.measuring:
+        if rows < 2 or self._probes is not None or not self._seen or not self.guesses.settled:
             return None
         walk = self.walk(self.memory)
         if not walk.goes_on:

@@ -155,7 +155,8 @@ class Coordinates:
     def learn(self, learner: "OneStep", X: Any, Y: Array) -> Updates:
         memory = learner.memory
         alone = learner.alone(len(X), learner.outputs(Y))
-        if len(X) == 1 or memory.provenance(learner.noise) is not None:  # each is judged by itself
+        judged = memory.provenance(learner.noise) is not None  # each by itself
+        if len(X) == 1 or judged or len(X) >= learner.guesses.until_look:  # w may have to move
             return alone.learn(learner, X, Y)
         try:
             offset, labels, G = learner.affine(X, Y)
@@ -233,7 +234,7 @@ def step_on(learner: "OneStep", memory: Any, G: Any, F: Array, wanted: Array, X:
     row = [came.length, past.novelty, memory.rank, *came.variance[:, guesses.chosen]]
     told = residual[:, guesses.mine], predictions[:, guesses.mine], came.left
     roots = roots_of(X, len(residual))
-    guesses.take(1, np.hstack([came.variance, residual]), came.whitened, roots)
+    learner.counted(memory, 1, np.hstack([came.variance, residual]), came.whitened, roots)
     return np.array([[*row, *(number for part in told for number in part.ravel())]])
 
 
@@ -253,7 +254,7 @@ def note(learner: "OneStep", walk: Walk, X: Any = None) -> Array:
     told, start = guesses.of_chosen(records), 3 + len(guesses.noises)
     roots = None if X is None else roots_of(X[: len(records)], len(records))
     counted = records[:, 3 : start + len(guesses.noises) * guesses.columns]
-    guesses.take(len(records), counted, roots=roots)  # may choose another
+    learner.counted(walk.memory, len(records), counted, None, roots)  # may choose another
     return told
 
 

@@ -53,6 +53,7 @@ class Walk(Protocol):
     which can be done again where it was cut short. Then it can begin with other rows.
     """
 
+    memory: Any  # that learns them
     goes_on: bool  # whether it can be run several times before `note`
     catch_up: Callable[[], None]  # how to have it noted, where it goes on
     records: Array  # of rows that were learned, one line for each
@@ -239,6 +240,10 @@ class Memory(ABC):
     def guess(self, tails: Array) -> None:
         """Get ready for guesses of R, and whether each is to know what was dropped."""
         self.tailed = tails & self.has_tail
+
+    def move_guesses(self, moved: Any, start: Any) -> None:
+        """Let w be what it would be, had other R been guessed from the start (w₀, p×q; None: 0)."""
+        raise NotImplementedError
 
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
         """gᵀPg for each column of G (p×n): how far a prediction may still move."""

@@ -19,6 +19,8 @@ from orfit.growth import Growth
 from orfit.memory.base import Memory, Noted
 from orfit.memory.frame import Frame, Parts, capacity_of, decompose
 from orfit.memory.known import Known, as_rows, pull, scaled, together
+from orfit.memory.lengths import FIELDS as LENGTHS
+from orfit.memory.lengths import Lengths
 from orfit.memory.motion import LEAST, shrunk
 from orfit.memory.removal import NEVER, without
 from orfit.memory.seen import Triangle
@@ -145,7 +147,7 @@ class Basis(Memory):
     """
 
     coordinates = drifts = True
-    _frame, seen, tail, _lost = Noted(), Noted(), Noted(), Noted()
+    _frame, seen, tail, _lost, lengths = Noted(), Noted(), Noted(), Noted(), Noted()
     form: Any = Triangle  # of Γ: a kind of `Seen`
     drops_the_least = True  # whether what goes is what was seen least
     m: Any = None  # how many directions there may be; None: as many as come
@@ -155,6 +157,7 @@ class Basis(Memory):
         self.seen = self.form()  # how much, along the frame's directions
         self.tail = tails.unseen(1)
         self._lost = 0.0
+        self.lengths = Lengths()  # of gradients
 
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
@@ -312,6 +315,24 @@ class Basis(Memory):
         super().guess(tails_)
         self.tail = tails.unseen(len(tails_))
 
+    def move_guesses(self, moved: Any, start: Any) -> None:
+        """Ridge regression at R is that at R' times (e + R') / (e + R), along an energy e."""
+        tail, (sigma, turn), which = self.tail, self.seen.axes(), moved.source
+        each = len(self.frame.base) // len(which)
+        before, after = (R / tail.prior for R in (moved.before[which], moved.after))
+        level = np.where(self.tailed[which], tail.level[which], 0.0)
+        energies = np.minimum(sigma, math.sqrt(tails.LARGEST))[:, None] ** 2
+        # More would be rounding made large, of a w that was next to nothing.
+        most = 1 / math.sqrt(np.finfo(tall.numpy_dtype(self.frame.rows)).eps)
+        along = np.minimum(most, (energies + before) / (energies + after))
+        # Where less noise is guessed, not more is made of what is known on average only.
+        beyond = np.minimum(1.0, (level + before) / (level + after))
+        shares = (along.repeat(each, axis=1), beyond.repeat(each))
+        if start is not None:
+            start = tall.beside(*[start] * len(which))
+        self.frame.reweigh(moved.columns(each), turn, *shares, start)
+        self.tail = tail._replace(level=tail.level[which], dropped=tail.dropped[which])
+
     def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
         C = self.frame.coordinates(G)
         rest = self.frame.subtract(G, C)
@@ -343,6 +364,7 @@ class Basis(Memory):
         if move is not None:
             self.frame.move(move)
         self._lost *= past.forgetting
+        self.lengths = self.lengths.after(past.parts.reading.norms)
         self._take_in(past)
         if self.m is not None and self.rank > self.m:
             raise ValueError(f"{self!r}.trim left {self.rank} directions, more than m={self.m}")
@@ -507,13 +529,15 @@ class Basis(Memory):
         return arrays | seen, values | more | {
             "lost": float(np.nan_to_num(self._lost)),  # it may be too large for a number
             "tail": tail._asdict() | lists,
+            "lengths": self.lengths._asdict(),
         }
 
     def fields(self) -> Fields:
         each = schema.listed(door.nonnegative, len(self.tailed), len(self.tailed))
         numbers = dict.fromkeys(("rows", "dropping"), door.nonnegative)
         tail = schema.record({"level": each, "dropped": each, **numbers, "prior": _prior})
-        return {**self.frame.fields, **self.form.fields, "lost": door.scalar, "tail": tail}
+        own = {"lost": door.scalar, "tail": tail, "lengths": schema.record(LENGTHS)}
+        return {**self.frame.fields, **self.form.fields, **own}
 
     def layout(self) -> Layout:
         return {**self.frame.layout(), **self.form.layout}
@@ -526,6 +550,7 @@ class Basis(Memory):
         self._lost = values["lost"]
         arrays_of_tail = {n: np.array(values["tail"][n]) for n in ("level", "dropped")}
         self.tail = Tail(**values["tail"] | arrays_of_tail)
+        self.lengths = Lengths(**values["lengths"])
 
 
 class Bounded(Basis, ABC):

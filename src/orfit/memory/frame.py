@@ -129,6 +129,28 @@ class Frame:
             return
         self.shift, self.reach, self._w = shift, reach, None
 
+    def reweigh(
+        self, columns: Array, turn: Array, along: Array, beyond: Array, start: Any = None
+    ) -> None:
+        """Let column j of w be `start` + what column columns[j] is beyond that, weighed.
+
+        Along U turn by along[:, j], along all else by beyond[j].
+        """
+        base = self.base.T if start is None else self.base.T - start
+        raw = tall.inner(self.Q, base)
+        if self.waiting is not None:
+            raw = np.vstack([raw, tall.inner(self.waiting, base)])
+        raw += gram.times_gram(self.shift, self.M).T
+        U = small.product(turn.T, self.W)
+        C = (along - beyond) * small.product(U, raw)[:, columns]
+        picked = np.zeros((len(self.base), len(columns)))
+        picked[columns, range(len(columns))] = beyond
+        made = tall.combine(base, picked)
+        self.base = (made if start is None else tall.copy(made + start)).T
+        self.shift = beyond[:, None] * self.shift[columns] + small.product(C.T, U)
+        self._w = None
+        self.reach = self.largest()
+
     def make_room(self) -> None:
         """Fold rows where some wait, or there is no room for one more.
 

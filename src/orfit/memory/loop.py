@@ -9,10 +9,11 @@ import numpy as np
 
 from orfit import gram, small, tall
 from orfit.door import Array
+from orfit.memory.lengths import Lengths
 from orfit.memory.seen import Axes
 from orfit.tail import Tail
 
-NUMBERS = 10  # of a state, before its arrays
+NUMBERS = 12  # of a state, before its arrays
 
 # Lengths of rows that are stored as they are: along others w's coefficients would be too large.
 SCALES = {np.dtype(np.float64): (1e-30, 1e30), np.dtype(np.float32): (1e-2, 1e5)}
@@ -45,7 +46,7 @@ def packed(memory: Any, guesses: int, exact: bool) -> Array:
     most = min(memory.m, room)  # a memory may be allowed more than gradients have dimensions
     state = np.empty(NUMBERS + (most + columns + 1) * room + 2 * guesses)
     numbers = stored, k, exact, frame.folds, memory._lost, frame.reach
-    state[:NUMBERS] = 0, *numbers, tail.rows, tail.dropping, tail.prior
+    state[:NUMBERS] = 0, *numbers, tail.rows, tail.dropping, tail.prior, *memory.lengths
     place = NUMBERS
     for part in (memory.seen.sigma, tail.level, tail.dropped, frame.shift, frame.W):
         state[place : place + part.size] = part.ravel()
@@ -144,7 +145,7 @@ class Walk(Counting):
         memory, frame, learned = self.memory, self.frame, self.learned
         if not learned:
             return self.records[:0]
-        exact, folds, lost, reach, *tail = self.state[3:NUMBERS].tolist()
+        exact, folds, lost, reach, *tail, gradients, powers = self.state[3:NUMBERS].tolist()
         stored, sigma, (level, dropped), shift, W = self._arrays()
         made_by = np.asfortranarray(self.provenance[:stored, :stored]) if exact else None
         provenance = None if made_by is None else small.Provenance(made_by)
@@ -152,6 +153,6 @@ class Walk(Counting):
         frame.advance(stored, W, shift, int(folds), provenance, w)
         frame.reach, memory._lost = reach, lost
         memory.seen = Axes(sigma)
-        memory.tail = Tail(level, dropped, *tail)
+        memory.tail, memory.lengths = Tail(level, dropped, *tail), Lengths(int(gradients), powers)
         memory.walked(learned, self.guesses)
         return self.records[:learned]

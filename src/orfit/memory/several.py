@@ -142,6 +142,13 @@ class Several(Memory):
             memory.remember(past.of(which), of_it)
         self.best = past.guess // self.each
 
+    def move_guesses(self, moved: Any, start: Any) -> None:
+        # Copies: who does this again needs them as they were.
+        memories = copy.deepcopy(self.memories)
+        for i, memory in enumerate(memories):
+            memory.move_guesses(moved.part(i * self.each, self.each), start)
+        self.memories = memories
+
     @property
     def parts(self) -> tuple[Any, ...]:
         return (self, *(part for memory in self.memories for part in memory.parts))
@@ -198,6 +205,10 @@ class Several(Memory):
 
     def largest(self) -> float:
         return float(max(memory.largest() for memory in self.memories))
+
+    @property
+    def lengths(self) -> Any:
+        return self.memories[0].lengths
 
     @property
     def rank(self) -> int:

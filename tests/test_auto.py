@@ -192,6 +192,97 @@ def test_a_start_at_rest_costs_next_to_nothing(m, rest, short, rng):
     assert error <= 1.05 * wanted
 
 
+@pytest.mark.parametrize("first", [1e-4, 1e4])
+def test_guesses_move_in_a_block_too(first, rng):
+    X, y = stream("white", rng, 100, 20)
+    X[0], y[0] = first * X[0], first * y[0]
+    learner = orfit.ORFit(orfit.Linear(20), 10, noise="auto")  # more rows than it has room for
+    learner.learn_batch(X, y)
+    assert learner.guesses.unit[0] in (1, 2)
+    fixed = orfit.ORFit(orfit.Linear(20), 20, noise="auto")
+    fixed.learn_batch(X, y)
+    for noise, columns in fixed.guesses.each():
+        ridge = np.linalg.solve(X.T @ X + noise * np.eye(20), X.T @ y)
+        np.testing.assert_allclose(fixed.memory.w[:, columns][:, 0], ridge, rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("first", [1e-5, 1e5])
+@pytest.mark.parametrize("memory", [5, "auto", None, orfit.memory.Latest, orfit.memory.Random])
+def test_guesses_move_while_rows_wait(first, memory, rng):
+    X, y = stream("white", rng, 40, 60)
+    X[0], y[0] = first * X[0], first * y[0]
+    memory = memory(5) if isinstance(memory, type) else memory
+    learner = orfit.ORFit(orfit.Linear(60), memory, noise="auto")
+    learner.learn_batch(X, y)
+    assert learner.guesses.unit[0] in (1, 2)
+    assert np.abs(learner.w).max() <= learner.memory.reach
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("weight", [1e-30, 1e30])
+@pytest.mark.parametrize("zeros", [slice(0, 64, 2), slice(65, 256), slice(0, 256)])
+def test_rows_of_zeros_tell_no_length_whatever_they_weigh(way, weight, zeros, rng):
+    X, y = stream("white", rng, 600, 10, noise=0.1)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    weights = np.ones(600)
+    kept = X[66:255:40].copy()
+    X[zeros], weights[zeros] = 0, weight
+    if zeros.start:
+        X[66:255:40], weights[66:255:40] = kept, 1
+    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows=way)
+    learner.learn_each(X, y, weight=weights)
+    assert learner.guesses.unit[0] == 0
+
+
+@pytest.mark.parametrize("first", [1e6, 1e12])
+def test_rows_of_zeros_are_no_start(first, rng):
+    X, y = stream("white", rng, 600, 10, noise=0.1)
+    X[:70] = 0
+    X[70], y[70] = first * X[70], first * y[70]
+    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows="compiled")
+    learner.learn_each(X, y)
+    assert abs(learner.guesses.unit[0]) <= 2
+
+
+def test_after_a_loud_phase_guesses_come_back(rng):
+    X, y = stream("white", rng, 6000, 20, noise=0.1)
+    loud = slice(300, 1024)
+    X[loud] *= 1e4
+    y[loud] *= 1e4
+    learner = orfit.ORFit(orfit.Linear(20), 20, noise="auto", rows="compiled")
+    learner.learn_each(X[:1024], y[:1024])
+    assert learner.guesses.unit[0] >= 8
+    learner.learn_each(X[1024:], y[1024:])
+    assert learner.guesses.unit[0] == 1
+
+
+def test_what_is_known_of_the_noise_stays_known_when_guesses_move(rng):
+    X, y = rng.standard_normal((600, 10)), 1e-4 * rng.standard_normal(600)
+    X[:100] *= 1e-3
+    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows="compiled")
+    units, stds = [], []
+    for x, label in zip(X, y, strict=True):
+        learner.learn(x, label)
+        units.append(learner.guesses.unit[0])
+        stds.append(learner.predict(np.zeros(10), std=True)[1])
+    moved = np.flatnonzero(np.diff(units)) + 1
+    assert len(moved[moved > 64])
+    for row in moved[moved > 64]:
+        assert 0.5 <= stds[row] / stds[row - 1] <= 2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("settings", [{}, {"tail": "auto"}, {"w0": np.ones(5)}])
+def test_lengths_as_far_apart_as_numbers_are(way, settings, rng):
+    X, y = stream("white", rng, 80, 5)
+    X *= 1e-150
+    X[0] *= 1e300
+    learner = orfit.ORFit(orfit.Linear(5), 5, noise="auto", rows=way, **settings)
+    learner.learn_each(X, 1e-150 * y)
+    assert np.isfinite(learner.w).all()
+
+
 def test_at_rest_later_nothing_moves(rng):
     X, y = stream("1/i", rng, 3000, 40)
     X[400:] *= 1e-4

@@ -133,8 +133,8 @@ def test_an_estimator_is_told_with_who_reads_it(kind, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda h, a: h.update(format=99), "format 99; this orfit reads 10: upgrade"),
-        (lambda h, a: h.update(format=1), "format 1; this orfit reads 10: load it with the orfit"),
+        (lambda h, a: h.update(format=99), "format 99; this orfit reads 11: upgrade"),
+        (lambda h, a: h.update(format=1), "format 1; this orfit reads 11: load it with the orfit"),
         (lambda h, a: h.update(kind="Oracle"), "kind Oracle, unknown here"),
         (lambda h, a: h["settings"]["memory"].update(kind="Elephant"), "kind Elephant, unknown"),
         (lambda h, a: h.pop("seen"), "damaged"),

@@ -31,7 +31,7 @@ import safetensors.numpy
 from orfit import schema
 from orfit.door import Array
 
-FORMAT = 10
+FORMAT = 11
 KEY = "orfit"  # one, in the metadata, since safetensors does not keep the order of several
 SEAL = ', "checksum": "{}"}}'  # how a header ends
 DIGEST = 16  # bytes of the checksum

@@ -31,10 +31,11 @@ def fingerprint() -> str:
     return hashlib.sha256(text).hexdigest()
 
 
+@functools.cache  # of the loops that follow nobody need be told
 def compiling(how_often: str) -> None:
     logger.warning(
-        "orfit compiles a loop over rows with numba: up to a minute of a processor's time, %s. "
-        "orfit.warm_up() does so beforehand, for all of them.",
+        "orfit compiles a loop over rows with numba, and others when they are needed: each takes "
+        "up to a minute of a processor's time, %s. orfit.warm_up() does so beforehand, for all.",
         how_often,
     )
 

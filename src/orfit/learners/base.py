@@ -278,8 +278,8 @@ class Learner(Atomic, ABC):
 
         Where P grows by itself, in `RLS` with forgetting below 1 and `EKF` with drift, new features
         start at the prior all the same. The tail, which is a mean over directions that are not
-        kept, stays what it is, though there are more of these now; `noise="auto"` goes on in the
-        unit that the first row gave, and `memory="auto"` has decided with fewer parameters.
+        kept, stays what it is, though there are more of these now; `noise="auto"` goes on in
+        units of the rows so far, and `memory="auto"` has decided with fewer parameters.
 
         Examples:
             >>> learner = orfit.RLS(orfit.Linear(2, bias=True))

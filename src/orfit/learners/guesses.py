@@ -27,11 +27,12 @@ GRID = range(-6, 2)
 FARTHEST = 290  # the grid is moved no farther than by so many powers of ten
 APART = 4  # powers of ten between squared lengths: then the small numbers have a grid of their own
 STRETCHED = 3  # guesses that reach down to its end: of a little noise, powers matter less
-LOOKS = 4  # after so many rows, and each time so many times as many, lengths are looked at
+LOOKS = 2  # when there are so many times as many gradients, it is looked at how long they are
 UNUSUAL = 2  # powers of ten that the usual squared length is from the one that is guessed by
-START = 64  # rows, after which less noise is guessed no more: at rest, rows are short for a while
+START = 64  # gradients: less noise than after them is guessed no more, for a system may rest later
 AS_GOOD = 0.01  # a mean squared error that is larger by so much, relatively: no more is known
 MOST = 1e300  # beyond, squares count as this
+UNSURE = 1e3  # and S/R as this: one row of another world would else be all that its mean tells
 LARGEST = 1e140  # residuals count as this at most: of many, squares can be added up
 FIRST = 32  # rows, after each of which another guess may be chosen
 INTERVAL = 16  # rows between decisions later
@@ -79,8 +80,10 @@ class Guesses:
         # The power of ten that the grid is in units of, once known, and that of its small numbers.
         self.unit: tuple[int, int] | None = None
         self.settled = not self.grid
-        # What they were when last looked at, and what weights of rows have made of them since.
-        self._lengths, self._weighed = Lengths(), 0.0
+        # What they were when last looked at, how many there are now, and what weights of rows have
+        # made of them since; the unit that they had after the start.
+        self._lengths, self._gradients_seen, self._weighed = Lengths(), 0, 0.0
+        self._least = -FARTHEST
         if self.grid:
             self._measured((0, 0))
         self.columns, self.chosen, self.rows = columns, len(GRID) // 2 if self.grid else 0, 0
@@ -176,8 +179,10 @@ class Guesses:
 
     @property
     def until_look(self) -> int:
-        """After so many rows guesses may move."""
-        return _next_look(self.rows) - self.rows if self.grid else 1 << 30
+        """After so many gradients guesses may move."""
+        if not self.grid:
+            return 1 << 30
+        return LOOKS * max(1, self._lengths.gradients) - self._gradients_seen
 
     def take(
         self,
@@ -196,11 +201,12 @@ class Guesses:
         their noise is not, so for the scale they are looked at as they came. lengths: of all
         gradients so far, where there is a grid.
         """
+        if lengths is not None:
+            self._weigh(told, roots, lengths.gradients - self._gradients_seen)
+            self._gradients_seen = lengths.gradients
         if roots is not None:
-            self._weighed += 2 * float(np.log10(roots).sum())
             told, whitened = self._as_they_came(told, whitened, roots[:, None])
         decide = len(self.noises) > 1 and rows >= self.until_decision
-        look = rows >= self.until_look
         self.rows += rows
         if not self.settled:
             self.settled = self.unit is not None  # now that it was learned
@@ -218,18 +224,29 @@ class Guesses:
         if decide:
             self._score()
             self.chosen = self._best()
-        return self._look(lengths) if look and lengths is not None else None
+        if lengths is None or not decide or self.until_look > 0:
+            return None
+        return self._look(lengths)
+
+    def _weigh(self, told: Array, roots: Array | None, count: int) -> None:
+        """Take note of what weights make of the lengths of so many gradients that are not zero."""
+        if roots is not None and count:
+            news = told[:, 0] - self.noises[0]  # 0 where a gradient is
+            self._weighed += 2 * float(np.log10(roots[np.argsort(news)[-count:]]).sum())
 
     def _look(self, lengths: Lengths) -> "Moved | None":
         """Let another noise be guessed, where gradients have turned out to be of another length."""
-        since, weighed = lengths.since(self._lengths), self._weighed
+        before, since = self._lengths, lengths.since(self._lengths)
+        mean = (since.powers - self._weighed) / max(1, since.gradients)
         self._lengths, self._weighed = lengths, 0.0
-        if self.unit is None or not since.gradients:
+        if self.unit is None:
             return None
-        usual = _within_reach(round((since.powers - weighed) / since.gradients))
-        higher = usual - self.unit[0]
-        lower = -higher if self.rows <= START else 0
-        return self._move(higher) if max(higher, lower) >= UNUSUAL else None
+        usual = round(min(FARTHEST, max(self._least, mean)))
+        moves = abs(usual - self.unit[0]) >= UNUSUAL
+        moved = self._move(usual - self.unit[0]) if moves else None
+        if before.gradients < START <= lengths.gradients:
+            self._least = self.unit[0]
+        return moved
 
     def _move(self, higher: int) -> "Moved":
         """Guess so many powers of ten higher; each goes on from the nearest of those that were."""
@@ -245,7 +262,9 @@ class Guesses:
         self.error = self.error[moved.source]
         # Of those that have not been tried yet it is not known whether they are as good.
         self.error[self.noises != before[moved.source]] *= (1 + AS_GOOD) ** 2
-        self.means = Means.none(len(self), self.columns * len(self))  # which were beside the old R
+        with np.errstate(over="ignore"):  # u² beside another R
+            ratio = np.minimum(before[moved.source] / self.noises, MOST)
+        self.means = self.means.of(moved.source, moved.columns(self.columns), ratio)
         return moved
 
     def _as_they_came(
@@ -327,7 +346,7 @@ class Guesses:
         if not self.noises[0] > 0:
             return variance
         with np.errstate(over="ignore"):
-            return np.asarray(np.minimum(variance / self.noises, MOST))
+            return np.asarray(np.minimum(variance / self.noises, UNSURE))
 
     def _put(self, residual: Array, variance: Array, u: Array, unscored: int = 0) -> None:
         """Let these be what waits to be counted, of which the last are not yet in `error`."""
@@ -419,7 +438,11 @@ class Guesses:
         arrays["guesses.last"] = self.means.last
         unit = list(self.unit) if self.unit and self.settled else None
         values: dict[str, Any] = {"unit": unit, "chosen": self.chosen, "rows": self.rows}
-        values["lengths"] = self._lengths._asdict() | {"weighed": self._weighed}
+        values["lengths"] = self._lengths._asdict() | {
+            "seen": self._gradients_seen,
+            "weighed": self._weighed,
+            "least": self._least,
+        }
         values |= {"known": self.means.known, "gradients": self._gradients}
         values |= {"unscored": self._wait - self._scored, "unfitted": self._unfitted}
         return arrays, values
@@ -429,7 +452,8 @@ class Guesses:
         counters = dict.fromkeys(("rows", "known", "gradients", "unscored"), schema.counter)
         power = functools.partial(door.count, least=-FARTHEST, most=FARTHEST)
         unit = schema.listed(power, 2, 2)
-        lengths = schema.record(LENGTHS | {"weighed": door.scalar})
+        own: Fields = {"seen": schema.counter, "weighed": door.scalar, "least": power}
+        lengths = schema.record(LENGTHS | own)
         chosen = functools.partial(door.count, least=0, most=len(self) - 1)
         told: Fields = {"unit": schema.optional(unit), "chosen": chosen, "lengths": lengths}
         return {**counters, **told, "unfitted": door.nonnegative}
@@ -464,18 +488,13 @@ class Guesses:
                 raise ValueError(f"small numbers are larger than usual ones: {unit}")
             self.unit, self.settled = (usual, small), True
             self._measured(self.unit)
-        self._weighed = values["lengths"].pop("weighed")
-        self._lengths = Lengths(**values["lengths"])
+        lengths = values["lengths"]
+        self._lengths = Lengths(lengths["gradients"], lengths["powers"])
+        self._gradients_seen, self._weighed = lengths["seen"], lengths["weighed"]
+        self._least = lengths["least"]
         self._put(residual, variance, whitened, unscored)
         self.rows, self._gradients = values["rows"], values["gradients"]
         self._unfitted = values["unfitted"]
-
-
-def _next_look(rows: int) -> int:
-    power = LOOKS
-    while power <= rows:
-        power *= LOOKS
-    return power
 
 
 def _within_reach(power: int) -> int:

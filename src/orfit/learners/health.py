@@ -14,9 +14,9 @@ CORRELATED = 0.3  # neighbouring residuals
 class Health:
     """Numbers to watch, and what they say.
 
-    surprise: S/R, the mean of (gᵀPg + R) / R over a hundred rows or so. Near 1 nothing but noise is
-        expected of a residual (`scale` tells whether that is so); well above it predictions are
-        still uncertain. NaN without noise.
+    surprise: S/R, the mean of (gᵀPg + R) / R over a hundred rows or so, none of which counts as
+        more than a thousand. Near 1 nothing but noise is expected of a residual (`scale` tells
+        whether that is so); well above it predictions are still uncertain. NaN without noise.
     dropped: the energy per row that was dropped, beside R: by how much S/R would be larger if
         nothing were known of dropped directions. Below 1 a larger memory cannot help; above it, it
         may: the tail knows those directions on average, not one by one. (`novelty` does not tell:

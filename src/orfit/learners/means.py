@@ -20,6 +20,7 @@ WINDOW = 1000  # rows: never longer than that, so that a stream may change
 LATELY = 100  # rows, of what is compared with all that
 GROUP = 64  # gradients whose u² are held against the same scale
 FAR = 25.0  # five standard deviations: of noise that is normal, nothing is lost
+LARGEST = 1e300  # means beyond are no numbers when they are added up
 MEDIAN = 0.455  # of u², where noise is normal: the first group has nothing else to be held against
 
 
@@ -105,6 +106,15 @@ class Means:
             )
         last = self.last if self.known else other.last
         return Means(self.known + other.known, table, last)
+
+    def of(self, guesses: Array, columns: Array, ratio: Array) -> "Means":
+        """Those of these guesses and columns, where u² of each guess is `ratio` times as large."""
+        excess, squares, products = np.split(self.table, [self._squares, self._products], axis=1)
+        each = ratio.repeat(len(columns) // len(guesses))
+        with np.errstate(over="ignore"):
+            parts = excess[:, guesses], each * squares[:, columns], each * products[:, columns]
+            table = np.clip(np.hstack(parts), -LARGEST, LARGEST)
+            return Means(self.known, table, np.sqrt(each) * self.last[columns])
 
     def grown(self, growth: Growth) -> "Means":
         """With more heads, whose residuals were zero."""

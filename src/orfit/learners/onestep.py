@@ -79,7 +79,7 @@ class OneStep(Learner):
     @property
     def _keeps_w0(self) -> bool:
         merges = self.model.linear and self.memory.merges and len(self.guesses) == 1
-        return bool(merges or self.guesses.grid)
+        return bool(merges or (self.guesses.grid and self.model.linear))
 
     def _checked_noise(self, noise: Any) -> Any:
         return noise if isinstance(noise, str) else door.nonnegative("noise", noise)
@@ -357,7 +357,8 @@ class OneStep(Learner):
         self, memory: Any, rows: int, told: Array, whitened: Array | None, roots: Array | None
     ) -> None:
         """Let guesses see what they made of rows (`Guesses.take`); where they move, w does."""
-        lengths = memory.lengths if self.guesses.grid else None
+        # Of gradients that depend on w, neither lengths nor another R tell what would have been.
+        lengths = memory.lengths if self.guesses.grid and self.model.linear else None
         moved = self.guesses.take(rows, told, whitened, roots, lengths)
         if moved is not None:
             memory.move_guesses(moved, self._w0)

@@ -156,7 +156,8 @@ class Coordinates:
         memory = learner.memory
         alone = learner.alone(len(X), learner.outputs(Y))
         judged = memory.provenance(learner.noise) is not None  # each by itself
-        if len(X) == 1 or judged or len(X) >= learner.guesses.until_look:  # w may have to move
+        moves = len(X) * learner.outputs(Y) >= learner.guesses.until_look  # w may, as a whole
+        if len(X) == 1 or judged or moves:
             return alone.learn(learner, X, Y)
         try:
             offset, labels, G = learner.affine(X, Y)

@@ -316,17 +316,20 @@ class Basis(Memory):
         self.tail = tails.unseen(len(tails_))
 
     def move_guesses(self, moved: Any, start: Any) -> None:
-        """Ridge regression at R is that at R' times (e + R') / (e + R), along an energy e."""
+        """Ridge regression at R is that at R' times (e + R') / (e + R), along an energy e.
+
+        Exact while nothing was dropped or has faded; what was dropped is known on average.
+        """
         tail, (sigma, turn), which = self.tail, self.seen.axes(), moved.source
         each = len(self.frame.base) // len(which)
         before, after = (R / tail.prior for R in (moved.before[which], moved.after))
-        level = np.where(self.tailed[which], tail.level[which], 0.0)
         energies = np.minimum(sigma, math.sqrt(tails.LARGEST))[:, None] ** 2
         # More would be rounding made large, of a w that was next to nothing.
-        most = 1 / math.sqrt(np.finfo(tall.numpy_dtype(self.frame.rows)).eps)
-        along = np.minimum(most, (energies + before) / (energies + after))
-        # Where less noise is guessed, not more is made of what is known on average only.
-        beyond = np.minimum(1.0, (level + before) / (level + after))
+        most, level = 1 / math.sqrt(np.finfo(tall.numpy_dtype(self.frame.rows)).eps), self._level
+        with np.errstate(over="ignore"):
+            along = np.minimum(most, (energies + before) / (energies + after))
+            # Where less noise is guessed, not more is made of what is known on average only.
+            beyond = np.minimum(1.0, (level + before) / (level + after))
         shares = (along.repeat(each, axis=1), beyond.repeat(each))
         if start is not None:
             start = tall.beside(*[start] * len(which))

@@ -149,7 +149,7 @@ class Frame:
         self.base = (made if start is None else tall.copy(made + start)).T
         self.shift = beyond[:, None] * self.shift[columns] + small.product(C.T, U)
         self._w = None
-        self.reach = self.largest()
+        self.reach = tall.largest(self._folded_base())
 
     def make_room(self) -> None:
         """Fold rows where some wait, or there is no room for one more.

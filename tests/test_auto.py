@@ -283,6 +283,18 @@ def test_lengths_as_far_apart_as_numbers_are(way, settings, rng):
     assert np.isfinite(learner.w).all()
 
 
+def test_coordinates_between_looks_are_the_same_steps(rng):
+    X, y = stream("1/i", rng, 5000, 12)
+    made = []
+    for way in ("compiled", "coordinates"):
+        learner = orfit.ORFit(orfit.Linear(12), 5, noise="auto", rows=way)
+        residual = learner.learn_each(X, y).residual
+        made.append((learner.noise, learner.w, residual))
+    assert made[0][0] == made[1][0]
+    for ours, theirs in zip(made[0][1:], made[1][1:], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-9)
+
+
 def test_at_rest_later_nothing_moves(rng):
     X, y = stream("1/i", rng, 3000, 40)
     X[400:] *= 1e-4

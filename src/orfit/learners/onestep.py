@@ -285,6 +285,11 @@ class OneStep(Learner):
         walks = self._way is not PLAIN and outputs == 1 and self.can(COMPILED)
         return COMPILED if walks else PLAIN
 
+    @property
+    def most_rows(self) -> int:
+        """So many gradients are learned at a time, at most."""
+        return self._auto.most_rows
+
     def outputs(self, Y: Array) -> int:
         """How many gradients each datapoint has."""
         if Y.ndim == 1 or self.model.heads is not None:

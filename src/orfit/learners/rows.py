@@ -156,7 +156,8 @@ class Coordinates:
         memory = learner.memory
         alone = learner.alone(len(X), learner.outputs(Y))
         judged = memory.provenance(learner.noise) is not None  # each by itself
-        moves = len(X) * learner.outputs(Y) >= learner.guesses.until_look  # w may, as a whole
+        # Where w may move as a whole; however many rows there are now, for fewer take the same way.
+        moves = learner.guesses.until_look <= learner.most_rows
         if len(X) == 1 or judged or moves:
             return alone.learn(learner, X, Y)
         try:

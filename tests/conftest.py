@@ -13,9 +13,9 @@ import pytest
 from hypothesis import settings
 
 import orfit
-from orfit.learners.rows import Auto, WayError
+from orfit.learners.rows import PLAIN, Auto, WayError
 
-settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=25)
+settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=10)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
@@ -31,6 +31,30 @@ WAYS = {
 needs_numba = pytest.mark.skipif(find_spec("numba") is None, reason="compiled rows need numba")
 if find_spec("numba") is None:  # it would be plain by another name
     del WAYS["compiled"]
+
+
+def is_other_way(value):
+    """Whether a parameter of a test asks for rows that are compiled, or learned in coordinates."""
+    if isinstance(value, Auto):
+        return value != WAYS["plain"]
+    return isinstance(value, str) and value in ("compiled", "coordinates")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark as slow the cases of other ways than "plain": the default suite has "plain" alone."""
+    for item in items:
+        values = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if any(is_other_way(value) for value in values):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(autouse=True)
+def plain_rows_by_default(request, monkeypatch):
+    """In the default suite rows="auto" means "plain", however many rows there are."""
+    if request.node.get_closest_marker("slow") is None:
+        monkeypatch.setattr(Auto, "alone", lambda self, learner, rows, outputs: PLAIN)
+        monkeypatch.setattr(Auto, "choose", lambda self, learner, rows, outputs: PLAIN)
 
 
 def pytest_collection_finish():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import orfit
-from conftest import WAYS
+from covering import covering_array
 from orfit.experiments.tanh import TanhNetwork
 
 NOISE = [[1.0, 0.3], [0.3, 0.5]]
@@ -83,29 +83,55 @@ PAIRS = [
     for b in MODELS
     if not (a in LINEAR_ONLY and "network" in b) and ("outputs" in b or a != "EKF matrix")
 ]
-CASES = [(a, b, way) for a, b in PAIRS for way in WAYS if way == "plain" or a in WITH_ROWS]
-everywhere = pytest.mark.parametrize(("learner", "model", "way"), CASES)
-with_parameters = pytest.mark.parametrize(
-    ("learner", "way"),
-    [
-        (name, way)
-        for name in LEARNERS
-        for way in WAYS
-        if name not in ("Greedy", "EKF matrix") and (way == "plain" or name in WITH_ROWS)
-    ],
+STREAMS = ("random", "repeated", "single precision")
+# The tests that `everywhere` marks, here and in test_weights.py.
+TESTS = (
+    "test_each_is_a_loop_of_learn",
+    "test_an_update_tells_the_truth",
+    "test_predicting_one_is_predicting_many_and_changes_nothing",
+    "test_an_empty_batch_changes_nothing",
+    "test_bad_input_is_refused_and_changes_nothing",
+    "test_saved_and_restored_goes_on_as_if_never_saved",
+    "test_weight_one_is_none",
+    "test_weight_zero_changes_nothing",
+    "test_each_with_weights_is_a_loop_of_learn",
+)
+# Each test has each learner, each model and each kind of stream; each learner has each model.
+CASES = covering_array(
+    {"test": TESTS, "learner": tuple(LEARNERS), "model": tuple(MODELS), "kind": STREAMS},
+    lambda case: case[1:3] in PAIRS,
+    times=2,
 )
 
 
-def make(learner, model, way="plain", **settings):
+def everywhere(test):
+    """Run a test with the learners, models and streams that the covering array has for it."""
+    cases = [case[1:] for case in CASES if case[0] == test.__name__]
+    return pytest.mark.parametrize(("learner", "model", "kind"), cases)(test)
+
+
+with_parameters = pytest.mark.parametrize(
+    "learner", [name for name in LEARNERS if name not in ("Greedy", "EKF matrix")]
+)
+
+
+def make(learner, model, **settings):
     if learner in WITH_ROWS:
-        settings["rows"] = WAYS[way]
+        settings["rows"] = "plain"
     return LEARNERS[learner](MODELS[model][0](), **settings)
 
 
-def stream(model, n, seed=0):
+def stream(model, n, kind="random", seed=0):
+    """Inputs and labels: random numbers, with rows of zeros and repeated rows, or in float32."""
     rng = np.random.default_rng(seed)
     _, shape, labels = MODELS[model]
-    return rng.uniform(-1, 1, (n, *shape)), rng.standard_normal((n, *labels))
+    X, Y = rng.uniform(-1, 1, (n, *shape)), rng.standard_normal((n, *labels))
+    if kind == "repeated":
+        X[2::3], Y[2::3] = X[: len(X[2::3])], Y[: len(Y[2::3])]
+        X[3::7] = 0
+    if kind == "single precision":
+        return X.astype(np.float32), Y.astype(np.float32)
+    return X, Y
 
 
 def state(learner):
@@ -125,9 +151,9 @@ def same(one, other):
 
 
 @everywhere
-def test_each_is_a_loop_of_learn(learner, model, way):
-    X, Y = stream(model, 7)
-    loop, each = make(learner, model, way), make(learner, model, way)
+def test_each_is_a_loop_of_learn(learner, model, kind):
+    X, Y = stream(model, 7, kind)
+    loop, each = make(learner, model), make(learner, model)
     told = [loop.learn(x, y) for x, y in zip(X, Y, strict=True)]
     updates = each.learn_each(X, Y)
     assert np.abs(each.w - loop.w).max() <= 1e-12 * (1 + np.abs(loop.w).max())
@@ -140,9 +166,9 @@ def test_each_is_a_loop_of_learn(learner, model, way):
 
 
 @everywhere
-def test_an_update_tells_the_truth(learner, model, way):
-    X, Y = stream(model, 5)
-    learner = make(learner, model, way)
+def test_an_update_tells_the_truth(learner, model, kind):
+    X, Y = stream(model, 5, kind)
+    learner = make(learner, model)
     for x, y in zip(X, Y, strict=True):
         before, w = learner.predict(x), learner.w
         update = learner.learn(x, y)
@@ -159,9 +185,9 @@ def test_an_update_tells_the_truth(learner, model, way):
 
 
 @everywhere
-def test_predicting_one_is_predicting_many_and_changes_nothing(learner, model, way):
-    X, Y = stream(model, 6)
-    learner = make(learner, model, way)
+def test_predicting_one_is_predicting_many_and_changes_nothing(learner, model, kind):
+    X, Y = stream(model, 6, kind)
+    learner = make(learner, model)
     learner.learn_each(X, Y)
     before = state(learner)
     many = learner.predict(X)
@@ -173,9 +199,9 @@ def test_predicting_one_is_predicting_many_and_changes_nothing(learner, model, w
 
 
 @everywhere
-def test_an_empty_batch_changes_nothing(learner, model, way):
-    X, Y = stream(model, 4)
-    learner = make(learner, model, way)
+def test_an_empty_batch_changes_nothing(learner, model, kind):
+    X, Y = stream(model, 4, kind)
+    learner = make(learner, model)
     for _ in range(2):  # before the first datapoint, and after
         before = state(learner)
         update = learner.learn_batch(X[:0], Y[:0])
@@ -210,10 +236,10 @@ def bad_inputs(x, y, may_be_missing):
 
 
 @everywhere
-def test_bad_input_is_refused_and_changes_nothing(learner, model, way):
-    X, Y = stream(model, 5)
+def test_bad_input_is_refused_and_changes_nothing(learner, model, kind):
+    X, Y = stream(model, 5, kind)
     X, bad_x, Y, bad_y = X[1:], X[0], Y[1:], Y[0]
-    learner = make(learner, model, way)
+    learner = make(learner, model)
     learner.learn_each(X, Y)
     before = state(learner)
     for x, y, message in bad_inputs(bad_x, bad_y, isinstance(learner, orfit.EKF)):
@@ -241,9 +267,9 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model, way):
 
 
 @everywhere
-def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, way, tmp_path):
-    X, Y = stream(model, 25)
-    learner = make(learner, model, way)
+def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, kind, tmp_path):
+    X, Y = stream(model, 25, kind)
+    learner = make(learner, model)
     needs_model = not learner.model.settings() or learner.model.features is not None
     again = {"model": MODELS[model][0]()} if needs_model else {}
     learner.save(tmp_path / "fresh")
@@ -266,10 +292,10 @@ def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, way, tmp_p
 
 
 @with_parameters
-def test_float32(learner, way):
+def test_float32(learner):
     X, Y = stream("scalar", 20)
     w0 = np.zeros(12)
-    double, single = (make(learner, "scalar", way, w0=start) for start in (w0, w0.astype("f")))
+    double, single = (make(learner, "scalar", w0=start) for start in (w0, w0.astype("f")))
     assert single.w.dtype == np.float32
     assert single.predict(X).dtype == np.float32
     double.learn_each(X[:8], Y[:8])
@@ -278,16 +304,16 @@ def test_float32(learner, way):
 
 
 @with_parameters
-def test_settings_and_starting_point(learner, way):
+def test_settings_and_starting_point(learner):
     X, Y = stream("scalar", 3)
     w0 = np.arange(12)
-    started = make(learner, "scalar", way, w0=w0)
+    started = make(learner, "scalar", w0=w0)
     assert started.w.dtype == np.float64
     assert np.allclose(started.predict(X), X @ w0)
     for bad in (np.zeros(11), np.zeros((12, 1)), np.full(12, np.nan), "w"):
         with pytest.raises(ValueError, match="w0"):
-            make(learner, "scalar", way, w0=bad)
-    made = make(learner, "scalar", way)
+            make(learner, "scalar", w0=bad)
+    made = make(learner, "scalar")
     before = made.w
     made.learn(X[0], Y[0])
     assert (before == 0).all()  # a copy, which the step left alone

@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 import orfit
 from conftest import WAYS, every_way
 from oracles import ridge
-from test_contract import PAIRS, make, same, stream
+from test_contract import PAIRS, everywhere, make, same, stream
 
 pytestmark = pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 
-pairs = pytest.mark.parametrize(("learner", "model"), PAIRS)
 # Those to which many rows at one moment are the same as many rows: none fade, drift or round.
 EXACT = ["ORFit", "ORFit noisy", "RLS", "NTKRLS", "EKF", "EKF matrix"]
 repeated = pytest.mark.parametrize(
@@ -27,19 +26,18 @@ def test_a_weight_is_as_many_rows(learner, model):
     v = np.array([1, 3, 0, 2, 1, 0, 4, 1, 2])
     if learner == "ORFit":  # where nothing is noise, contradictions count
         Y = make(learner, model).predict(X) + 1.0 if model == "bias" else 0 * Y
-    for way in WAYS:
-        one, many, each = (make(learner, model, way) for _ in range(3))
-        one.learn_batch(X, Y, weight=v)
-        many.learn_batch(X.repeat(v, axis=0), Y.repeat(v, axis=0))
-        each.learn_each(X, Y, weight=v)
-        np.testing.assert_allclose(one.w, many.w, atol=1e-9)
-        np.testing.assert_allclose(each.w, many.w, atol=1e-9)
-        assert one.seen == each.seen == (v > 0).sum()
+    one, many, each = (make(learner, model) for _ in range(3))
+    one.learn_batch(X, Y, weight=v)
+    many.learn_batch(X.repeat(v, axis=0), Y.repeat(v, axis=0))
+    each.learn_each(X, Y, weight=v)
+    np.testing.assert_allclose(one.w, many.w, atol=1e-9)
+    np.testing.assert_allclose(each.w, many.w, atol=1e-9)
+    assert one.seen == each.seen == (v > 0).sum()
 
 
-@pairs
-def test_weight_one_is_none(learner, model):
-    X, Y = stream(model, 6)
+@everywhere
+def test_weight_one_is_none(learner, model, kind):
+    X, Y = stream(model, 6, kind)
     for learn in ("learn_batch", "learn_each"):
         plain, weighted = make(learner, model), make(learner, model)
         told, same_told = getattr(plain, learn)(X, Y), getattr(weighted, learn)(X, Y, weight=1.0)
@@ -48,9 +46,9 @@ def test_weight_one_is_none(learner, model):
             np.testing.assert_array_equal(getattr(told, name), getattr(same_told, name), name)
 
 
-@pairs
-def test_weight_zero_changes_nothing(learner, model):
-    X, Y = stream(model, 6)
+@everywhere
+def test_weight_zero_changes_nothing(learner, model, kind):
+    X, Y = stream(model, 6, kind)
     one, other = make(learner, model), make(learner, model)
     one.learn_each(X[:4], Y[:4])
     other.learn_each(X[:4], Y[:4])
@@ -71,9 +69,9 @@ def test_weight_zero_changes_nothing(learner, model):
     assert same(one, other)
 
 
-@pairs
-def test_each_is_a_loop_of_learn(learner, model):
-    X, Y = stream(model, 8)
+@everywhere
+def test_each_with_weights_is_a_loop_of_learn(learner, model, kind):
+    X, Y = stream(model, 8, kind)
     v = np.array([2.0, 0.0, 0.5, 1.0, 0.0, 0.0, 3.0, 1e-3])
     loop, each = make(learner, model), make(learner, model)
     told = each.learn_each(X, Y, weight=v)

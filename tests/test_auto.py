@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import orfit
+from covering import covering_array
 from orfit import tall
 from orfit.learners.guesses import Guesses
 from orfit.memory.frame import Frame
@@ -37,6 +38,7 @@ def test_every_guess_is_the_learner_of_that_noise_while_nothing_is_dropped(way, 
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"noise": "auto"}, {"noise": "auto", "tail": "auto"}])
 def test_all_ways_choose_alike(settings, rng):
     X, y = stream("1/i", rng, 400, 30)
@@ -54,18 +56,19 @@ def test_all_ways_choose_alike(settings, rng):
         np.testing.assert_allclose(prediction, made[0][3], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["white", "1/i"])
-@pytest.mark.parametrize("noise", [0.03, 0.3, 3.0])
-@pytest.mark.parametrize("m", [10, 100])
+@pytest.mark.parametrize(
+    ("kind", "noise", "m"),
+    covering_array({"kind": ("white", "1/i"), "noise": (0.03, 0.3, 3.0), "m": (10, 100)}),
+)
 def test_it_ends_near_the_best_of_its_grid(kind, noise, m, rng):
-    X, y = stream(kind, rng, noise=noise)
-    test, clean = X[2000:], y[2000:]
-    auto = orfit.ORFit(orfit.Linear(60), m, noise="auto", rows="compiled")
-    auto.learn_each(X[:2000], y[:2000])
+    X, y = stream(kind, rng, n=2000, noise=noise)
+    test, clean = X[1000:], y[1000:]
+    auto = orfit.ORFit(orfit.Linear(60), m, noise="auto", rows="plain")
+    auto.learn_each(X[:1000], y[:1000])
     errors = []
     for fixed, _ in auto.guesses.each():
-        alone = orfit.ORFit(orfit.Linear(60), m, noise=fixed, rows="compiled")
-        alone.learn_each(X[:2000], y[:2000])
+        alone = orfit.ORFit(orfit.Linear(60), m, noise=fixed, rows="plain")
+        alone.learn_each(X[:1000], y[:1000])
         errors.append(np.sqrt(np.mean((alone.predict(test) - clean) ** 2)))
     error = np.sqrt(np.mean((auto.predict(test) - clean) ** 2))
     assert error <= 1.03 * min(errors)
@@ -84,8 +87,7 @@ def test_the_unit_of_the_inputs_does_not_matter(scale, rng):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("large", [1e3, 1e6, 1e9])
-@pytest.mark.parametrize("columns", [1, 7])
+@pytest.mark.parametrize(("large", "columns"), [(1e3, 7), (1e6, 1), (1e9, 7), (1e9, 1)])
 def test_columns_in_large_units_leave_the_others_to_be_learned(way, large, columns, rng):
     X = rng.standard_normal((1500, 8))
     X[:, :columns] += 5.0
@@ -162,8 +164,7 @@ def test_guesses_that_moved_are_as_if_they_had_been_there_from_the_start(way, fi
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("first", [1e12, 1e30])
+@pytest.mark.parametrize(("dtype", "first"), [(np.float32, 1e12), (np.float64, 1e30)])
 def test_rounding_is_not_magnified_where_guesses_move_far_down(way, dtype, first, rng):
     """A first row of another world: w along all others is next to nothing then, and rounding."""
     X, y = stream("white", rng, 600, 20)
@@ -176,13 +177,14 @@ def test_rounding_is_not_magnified_where_guesses_move_far_down(way, dtype, first
     assert np.std(residuals[0]) <= 1.05 * np.std(residuals[1])
 
 
-@pytest.mark.parametrize("m", [5, 40])
-@pytest.mark.parametrize("rest", [10, 50, 150])
-@pytest.mark.parametrize("short", [1e-2, 1e-5])
+@pytest.mark.parametrize(
+    ("m", "rest", "short"),
+    covering_array({"m": (5, 40), "rest": (10, 50, 150), "short": (1e-2, 1e-5)}),
+)
 def test_a_start_at_rest_costs_next_to_nothing(m, rest, short, rng):
     X, y = stream("1/i", rng, 1500, 40, noise=0.3)
     later = slice(max(300, 8 * rest), None)
-    model, settings = orfit.Linear(40), {"noise": "auto", "rows": "compiled"}
+    model, settings = orfit.Linear(40), {"noise": "auto", "rows": "plain"}
     usual, resting = (orfit.ORFit(model, m, **settings) for _ in range(2))
     wanted = np.sqrt(np.mean(usual.learn_each(X, y).residual[later] ** 2))
     X[:rest] *= short
@@ -219,8 +221,9 @@ def test_guesses_move_while_rows_wait(first, memory, rng):
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("weight", [1e-30, 1e30])
-@pytest.mark.parametrize("zeros", [slice(0, 64, 2), slice(65, 256), slice(0, 256)])
+@pytest.mark.parametrize(
+    ("weight", "zeros"), [(1e-30, slice(65, 256)), (1e30, slice(0, 64, 2)), (1e30, slice(0, 256))]
+)
 def test_rows_of_zeros_tell_no_length_whatever_they_weigh(way, weight, zeros, rng):
     X, y = stream("white", rng, 600, 10, noise=0.1)
     X /= np.linalg.norm(X, axis=1, keepdims=True)
@@ -239,7 +242,7 @@ def test_rows_of_zeros_are_no_start(first, rng):
     X, y = stream("white", rng, 600, 10, noise=0.1)
     X[:70] = 0
     X[70], y[70] = first * X[70], first * y[70]
-    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows="compiled")
+    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows="plain")
     learner.learn_each(X, y)
     assert abs(learner.guesses.unit[0]) <= 2
 
@@ -249,7 +252,7 @@ def test_after_a_loud_phase_guesses_come_back(rng):
     loud = slice(300, 1024)
     X[loud] *= 1e4
     y[loud] *= 1e4
-    learner = orfit.ORFit(orfit.Linear(20), 20, noise="auto", rows="compiled")
+    learner = orfit.ORFit(orfit.Linear(20), 20, noise="auto", rows="plain")
     learner.learn_each(X[:1024], y[:1024])
     assert learner.guesses.unit[0] >= 8
     learner.learn_each(X[1024:], y[1024:])
@@ -259,7 +262,7 @@ def test_after_a_loud_phase_guesses_come_back(rng):
 def test_what_is_known_of_the_noise_stays_known_when_guesses_move(rng):
     X, y = rng.standard_normal((600, 10)), 1e-4 * rng.standard_normal(600)
     X[:100] *= 1e-3
-    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows="compiled")
+    learner = orfit.ORFit(orfit.Linear(10), 10, noise="auto", rows="plain")
     units, stds = [], []
     for x, label in zip(X, y, strict=True):
         learner.learn(x, label)
@@ -283,6 +286,7 @@ def test_lengths_as_far_apart_as_numbers_are(way, settings, rng):
     assert np.isfinite(learner.w).all()
 
 
+@pytest.mark.slow
 def test_coordinates_between_looks_are_the_same_steps(rng):
     X, y = stream("1/i", rng, 5000, 12)
     made = []
@@ -298,7 +302,7 @@ def test_coordinates_between_looks_are_the_same_steps(rng):
 def test_at_rest_later_nothing_moves(rng):
     X, y = stream("1/i", rng, 3000, 40)
     X[400:] *= 1e-4
-    learner = orfit.ORFit(orfit.Linear(40), 5, noise="auto", rows="compiled")
+    learner = orfit.ORFit(orfit.Linear(40), 5, noise="auto", rows="plain")
     learner.learn_each(X[:100], y[:100])
     before = learner.guesses.noises.copy()
     learner.learn_each(X[100:], y[100:])
@@ -346,36 +350,42 @@ def test_an_exception_while_guesses_move(way, settings, time, rng, monkeypatch):
     np.testing.assert_array_equal(stopped.guesses.noises, whole.guesses.noises)
 
 
-@pytest.mark.parametrize("settings", [{}, {"tail": "auto"}, {"forgetting": "auto"}])
-@pytest.mark.parametrize("saved", [1, 3, 4, 10, 40, 63, 64, 256])
-@pytest.mark.parametrize("first", [1e5, 1e-8])
+@pytest.mark.parametrize(
+    ("setting", "saved", "first"),
+    covering_array({
+        "setting": ("noise", "tail", "forgetting"),
+        "saved": (1, 3, 4, 10, 40, 63, 64, 256),
+        "first": (1e5, 1e-8),
+    }),
+)  # fmt: skip
+@pytest.mark.parametrize("way", WAYS)
 def test_guesses_that_move_on_do_so_alike_everywhere_and_when_saved(
-    settings, saved, first, rng, tmp_path
+    way, setting, saved, first, rng, tmp_path
 ):
+    if setting == "forgetting" and way == "coordinates":
+        pytest.skip("is refused with rows in coordinates")
+    settings = {setting: "auto"}
     X, y = stream("1/i", rng, 300, 20)
     unusual = slice(1 if first > 1 else 50)
     X[unusual], y[unusual] = first * X[unusual], first * y[unusual]
     X[5:9] = 0
-    made = []
-    for way in WAYS[:2] if "forgetting" in settings else WAYS:
-        learner = orfit.ORFit(orfit.Linear(20), 5, noise="auto", rows=way, **settings)
-        learner.learn_each(X[:saved], y[:saved])
-        learner.save(tmp_path / way)
-        brought_back = orfit.load(tmp_path / way)
-        for one in (learner, brought_back):
-            one.learn_each(X[saved:], y[saved:])
-        np.testing.assert_array_equal(learner.memory.w, brought_back.memory.w)
-        np.testing.assert_array_equal(learner.guesses.noises, brought_back.guesses.noises)
-        made.append((learner.noise, learner.w, learner.scale, learner.guesses.unit))
-    one_by_one = orfit.ORFit(orfit.Linear(20), 5, noise="auto", rows="compiled", **settings)
+    learner, one_by_one = (
+        orfit.ORFit(orfit.Linear(20), 5, rows=rows, **{"noise": "auto"} | settings)
+        for rows in (way, "plain")
+    )
+    learner.learn_each(X[:saved], y[:saved])
+    learner.save(tmp_path / "file")
+    brought_back = orfit.load(tmp_path / "file")
+    for one in (learner, brought_back):
+        one.learn_each(X[saved:], y[saved:])
+    np.testing.assert_array_equal(learner.memory.w, brought_back.memory.w)
+    np.testing.assert_array_equal(learner.guesses.noises, brought_back.guesses.noises)
     for x, label in zip(X, y, strict=True):
         one_by_one.learn(x, label)
-    made.append((one_by_one.noise, one_by_one.w, one_by_one.scale, one_by_one.guesses.unit))
     assert abs(one_by_one.guesses.unit[0]) < 4, "the first row is not what counts"
-    for noise, w, scale, unit in made[1:]:
-        assert (noise, unit) == (made[0][0], made[0][3])
-        np.testing.assert_allclose(w, made[0][1], rtol=0, atol=1e-9)
-        assert scale == pytest.approx(made[0][2], rel=1e-9)
+    assert (learner.noise, learner.guesses.unit) == (one_by_one.noise, one_by_one.guesses.unit)
+    np.testing.assert_allclose(learner.w, one_by_one.w, rtol=0, atol=1e-9)
+    assert learner.scale == pytest.approx(one_by_one.scale, rel=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::orfit.ScaleWarning")
@@ -477,6 +487,7 @@ def test_a_nonlinear_model_ends_near_the_best_of_the_grid(sigma, rng):
     assert error <= 1.1 * min(errors) + 0.02 * sigma
 
 
+@pytest.mark.slow
 def test_repeated_steps_have_nothing_to_compare():
     with pytest.raises(ValueError, match="steps must be 1"):
         orfit.ORFit(Wave(), noise="auto", steps=3)
@@ -497,6 +508,7 @@ def test_a_huge_row_spoils_neither_file_nor_health(rng, tmp_path):
         assert learner.noise == 0 or np.isfinite(learner.health().surprise)
 
 
+@pytest.mark.slow
 def test_a_copy_learns_rows_in_the_same_way(rng):
     for rows in WAYS:
         learner = orfit.ORFit(orfit.Linear(6), 3, noise=0.1, rows=rows)
@@ -506,16 +518,16 @@ def test_a_copy_learns_rows_in_the_same_way(rng):
             assert made.noise == 0.2
 
 
-def test_zero_rows_before_the_first_tell_nothing(rng):
+@pytest.mark.parametrize("way", WAYS)
+def test_zero_rows_before_the_first_tell_nothing(way, rng):
     X, y = np.zeros((4, 6)), np.array([1.0, 1, 1, 5])
     X[3] = 1e3 * np.arange(1, 7)
     made = []
-    for rows in WAYS:
+    for rows in ("plain", way):
         learner = orfit.ORFit(orfit.Linear(6), 3, noise="auto", rows=rows)
         learner.learn_each(X, y)
         made.append((learner.noise, learner.scale, learner.health().surprise))
     assert made[1] == pytest.approx(made[0])
-    assert made[2] == pytest.approx(made[0])
     assert made[0][2] >= 1
 
 

@@ -405,6 +405,7 @@ def test_a_failed_save_leaves_the_old_file(learner, tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.slow
 def test_killed_while_saving(tmp_path):
     """SIGKILL at any moment leaves a whole checkpoint, never older than what was told."""
     script = """
@@ -508,6 +509,7 @@ def test_a_failure_beside_learning_is_told(learner, tmp_path, monkeypatch, caplo
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.slow
 def test_a_process_does_not_end_before_it_has_saved(tmp_path):
     script = """
 import os, time, orfit, safetensors.numpy

@@ -19,6 +19,8 @@ from orfit import kernels
 from orfit.kernels import cache, fleet, whole
 from orfit.learners.rows import Auto
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(orfit.__file__).parent
 LINE = "orfit compiles a loop over rows"
 NOT_KEPT = "what orfit compiles is not kept for the next process"

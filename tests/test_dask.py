@@ -10,6 +10,8 @@ import pytest
 
 import orfit
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed")
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

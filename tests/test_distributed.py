@@ -160,6 +160,7 @@ def test_another_number_of_processes_goes_on(runs):
         assert np.abs(whole[f"given-{name}.safetensors: w"] - expected.w).max() < 1e-10
 
 
+@pytest.mark.slow
 def test_the_example_runs():
     path = Path(__file__).parents[1] / "examples" / "spread.py"
     printed = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True)

@@ -46,6 +46,7 @@ print("done", rank)
 """
 
 
+@pytest.mark.slow
 def test_modules_that_are_wrapped_for_two_processes(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -108,6 +109,7 @@ def test_inputs_by_name_or_in_order_and_outputs_with_logits(answer, by_keyword):
     assert torch.allclose(moved, step, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch.compile imports
 def test_compiled_modules_are_known_by_their_own_names(tmp_path):
     torch.manual_seed(0)

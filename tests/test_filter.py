@@ -169,6 +169,7 @@ def test_a_block_with_gaps_is_one_moment(seed):
     close(learner, *oracles.kalman_filter([step], w0, np.linalg.inv(prior)))
 
 
+@pytest.mark.slow
 def test_rows_with_gaps_in_a_long_stream(rng):
     """One output: rows that were not measured teach nothing, also among compiled ones."""
     X, y = rng.standard_normal((50, 6)), rng.standard_normal(50)

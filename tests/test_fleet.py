@@ -95,6 +95,7 @@ def test_as_many_directions_as_parameters_and_more(way):
         check_alike(fleet, singles, X[:3])
 
 
+@pytest.mark.slow
 def test_rows_that_are_not_for_the_compiled_loop(way):
     """The plain step takes them, and the loop goes on after them."""
     fleet, singles, (which, X, Y) = pair("usual")
@@ -110,6 +111,7 @@ def test_rows_that_are_not_for_the_compiled_loop(way):
         assert fleet[i].seen == single.seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("novelty", [1.0, 0.03, 1e-7, 0.0])
 def test_directions_stay_orthonormal(novelty):
     """Also where hardly anything of a row is new, so that rounding is what is left of it."""
@@ -165,6 +167,7 @@ def test_a_learner_of_its_own_is_a_copy():
         fleet[COUNT]
 
 
+@pytest.mark.slow
 def test_after_warming_up_nothing_more_is_compiled():
     pytest.importorskip("numba")
     from orfit.kernels import fleet as kernels

@@ -14,7 +14,7 @@ from conftest import needs_numba
 from interrupts import everything
 from orfit.memory import loop, whole_loop
 
-pytestmark = needs_numba
+pytestmark = [pytest.mark.slow, needs_numba]
 
 P, ROWS = 6, 400
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import orfit
-from conftest import WAYS
+from conftest import WAYS, every_way
 from interrupts import raised_at
 from orfit.experiments.tanh import TanhNetwork
 from orfit.memory import FrequentDirections, Growing, Latest, Nothing, Random, Sketch
@@ -175,26 +175,26 @@ def test_right_after_it_has_grown(name, way):
     check_alike(grown, twin, stream.X)
 
 
-def test_of_longer_rows_fewer_are_kept(tmp_path):
+@every_way
+def test_of_longer_rows_fewer_are_kept(rows, tmp_path):
     """A memory has room for more rows where they are short; now it has less than it has rows."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((70, 1000)), rng.standard_normal(70)
-    for rows in WAYS.values():
-        for stop in range(25, 41, 3):
-            grown = orfit.ORFit(orfit.Linear(1000), 5, noise=0.5, rows=rows)
-            twin = orfit.ORFit(orfit.Linear(6000), 5, noise=0.5, rows=rows)
-            wide = np.pad(X, ((0, 0), (0, 5000)))
-            grown.learn_each(X[:stop], y[:stop])
-            grown.grow(6000)
-            twin.learn_each(wide[:stop], y[:stop])
+    for stop in range(25, 41, 3):
+        grown = orfit.ORFit(orfit.Linear(1000), 5, noise=0.5, rows=rows)
+        twin = orfit.ORFit(orfit.Linear(6000), 5, noise=0.5, rows=rows)
+        wide = np.pad(X, ((0, 0), (0, 5000)))
+        grown.learn_each(X[:stop], y[:stop])
+        grown.grow(6000)
+        twin.learn_each(wide[:stop], y[:stop])
+        np.testing.assert_allclose(grown.w, twin.w, atol=1e-12)
+        if stop % 2:
+            grown.save(tmp_path / "file")
+            again = orfit.load(tmp_path / "file")
+            for learner in (grown, again, twin):
+                learner.learn_each(wide[stop:], y[stop:])
+            assert everything(grown) == everything(again)
             np.testing.assert_allclose(grown.w, twin.w, atol=1e-12)
-            if stop % 2:
-                grown.save(tmp_path / "file")
-                again = orfit.load(tmp_path / "file")
-                for learner in (grown, again, twin):
-                    learner.learn_each(wide[stop:], y[stop:])
-                assert everything(grown) == everything(again)
-                np.testing.assert_allclose(grown.w, twin.w, atol=1e-12)
 
 
 def test_features_of_ones_own_have_more_heads():

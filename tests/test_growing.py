@@ -24,7 +24,7 @@ def spectrum(rng, n, p, noise=0.3):
 
 def test_it_stops_where_the_stream_has_no_more(rng):
     X, y = low_rank(rng, 2000, 200, 25)
-    learner = orfit.ORFit(orfit.Linear(200), "auto", noise=0.1, rows="compiled")
+    learner = orfit.ORFit(orfit.Linear(200), "auto", noise=0.1, rows="plain")
     learner.learn_each(X, y)
     assert 25 <= learner.memory.rank <= 50
 
@@ -32,7 +32,7 @@ def test_it_stops_where_the_stream_has_no_more(rng):
 def test_it_grows_where_there_is_more_to_know(rng):
     X, y = spectrum(rng, 3000, 200)
     auto, few = (
-        orfit.ORFit(orfit.Linear(200), m, noise=0.1, rows="compiled") for m in ("auto", 10)
+        orfit.ORFit(orfit.Linear(200), m, noise=0.1, rows="plain") for m in ("auto", 10)
     )
     for learner in (auto, few):
         learner.learn_each(X[:2000], y[:2000])
@@ -56,6 +56,7 @@ def test_it_never_has_more_than_it_may(settings, rng):
     assert (np.diff(ranks) >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{"noise": 0.1}, {"noise": "auto"}, {}])
 def test_all_ways_grow_alike(settings, rng):
     X, y = spectrum(rng, 400, 60)
@@ -94,6 +95,7 @@ def test_blocks_let_it_grow_too(rng):
     assert learner.memory.rank > 20
 
 
+@pytest.mark.slow
 def test_everything_at_once_chooses_itself(rng):
     X, y = spectrum(rng, 300, 40)
     settings = {"noise": "auto", "tail": "auto", "forgetting": "auto"}

@@ -204,6 +204,7 @@ def test_inputs_by_keyword(rng):
     assert heads.predict(batch).shape == (8,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "least"), [("heads", [0.8]), ("per_layer", [0.5, 0.8])])
 def test_the_examples_run(script, least):
     if script == "per_layer":
@@ -214,8 +215,3 @@ def test_the_examples_run(script, least):
     told = re.findall(r"\d\.\d+", printed.stdout)
     assert len(told) == len(least)
     assert all(float(share) > bar for share, bar in zip(told, least, strict=True))
-
-
-def test_who_does_not_ask_for_networks_does_not_import_torch():
-    script = "import sys, orfit; orfit.Heads(memory=2); sys.exit('torch' in sys.modules)"
-    subprocess.run([sys.executable, "-c", script], check=True)

@@ -185,6 +185,7 @@ STARVING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is not limited here")
 @pytest.mark.parametrize("kind", STARVING)
 def test_want_of_memory(kind, tmp_path):
@@ -192,6 +193,7 @@ def test_want_of_memory(kind, tmp_path):
     subprocess.run(command, check=True, timeout=300, cwd=tmp_path)
 
 
+@pytest.mark.slow
 def test_several_memories_that_a_plain_step_would_change_stay_whole(monkeypatch):
     """The loop learns nothing of a row that is too large for it; then an exception comes."""
     X, Y = stream(6, 40)

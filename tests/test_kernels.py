@@ -13,6 +13,8 @@ from orfit import kernels
 from orfit.kernels import sharing
 from orfit.kernels.long import gram_of
 
+pytestmark = pytest.mark.slow
+
 MOST = gram.most_lost(np.dtype(np.float64))
 seeds = st.integers(0, 2**32 - 1)
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
 pytest.importorskip("mlflow", reason="the example needs mlflow-skinny")
 

@@ -13,6 +13,8 @@ import pytest
 
 import orfit
 
+pytestmark = pytest.mark.slow
+
 mqtt = pytest.importorskip("paho.mqtt.client")
 BROKER = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 if BROKER is None:

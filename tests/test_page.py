@@ -247,6 +247,7 @@ def test_text_is_text(case):
         assert "$\\frac{x}$ &amp; 日本" in text
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again(tmp_path):
     """From a file, in another process, by the command, with another order of sets."""
     path, made = tmp_path / "single.orfit", tmp_path / "page.html"
@@ -292,6 +293,7 @@ def look(path, profile, *options):
     return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout.decode()
 
 
+@pytest.mark.slow
 @needs_browser
 def test_in_a_browser(tmp_path):
     """Figures are as wide as there is room, nothing is wider than the window, or loaded.
@@ -320,6 +322,7 @@ def test_in_a_browser(tmp_path):
             assert drawn_height > 180
 
 
+@pytest.mark.slow
 @needs_browser
 def test_as_it_is_seen(tmp_path):
     """As it is written, and without a network: a figure's blue line is there."""

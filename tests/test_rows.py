@@ -20,6 +20,7 @@ from orfit.memory import Latest, Principal, Random
 seeds = st.integers(0, 2**32 - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 @pytest.mark.parametrize("way", [pytest.param("compiled", marks=needs_numba), "coordinates"])
 @given(
@@ -71,6 +72,7 @@ def test_every_way_is_the_plain_one(way, seed, p, m, heads, noise, forgetting, k
     assert np.abs(told.novelty - expected.novelty).max() <= 1e-7
 
 
+@pytest.mark.slow
 @needs_numba
 @pytest.mark.parametrize("p", [12, 40, 5000])
 @given(
@@ -122,6 +124,7 @@ def test_a_large_basis(rows, rng):
     assert np.abs(learner.memory.U.T @ learner.memory.U - np.eye(60)).max() <= 1e-12
 
 
+@pytest.mark.slow
 @needs_numba
 def test_which_way_is_in_use(rng):
     """Few rows do not wait for the compiler; many gradients of many parameters go together."""
@@ -140,6 +143,7 @@ def test_which_way_is_in_use(rng):
     assert orfit.ORFit(orfit.Linear(8), 3, rows="compiled").way() == "compiled"
 
 
+@pytest.mark.slow
 def test_a_memory_that_trims_otherwise_is_not_compiled(rng):
     class Trivial(orfit.memory.Principal):
         """The same under another name."""
@@ -158,6 +162,7 @@ def test_a_memory_that_trims_otherwise_is_not_compiled(rng):
     assert learner.memory.rank == 1
 
 
+@pytest.mark.slow
 def test_without_numba_there_is_the_plain_way():
     script = (
         "import sys; sys.modules['numba'] = None; sys.meta_path.insert(0, type('Gone', (), "
@@ -175,6 +180,7 @@ def test_without_numba_there_is_the_plain_way():
     assert run.stdout.startswith("plain\nrows='compiled' is not possible here: numba is not inst")
 
 
+@pytest.mark.slow
 @needs_numba
 def test_what_the_loop_leaves_to_the_plain_path(rng):
     """Numbers whose fourth power is none, several outputs that share one w, a nonlinear model."""
@@ -199,6 +205,7 @@ def test_read_only_input_is_learned_and_left_alone(rows, rng):
     assert (X == before).all()
 
 
+@pytest.mark.slow
 def test_in_coordinates_with_noise_before_anything_is_dropped(rng, tmp_path):
     X, y = rng.standard_normal((30, 50)), rng.standard_normal(30)
     chunked, single = (
@@ -215,6 +222,7 @@ def test_in_coordinates_with_noise_before_anything_is_dropped(rng, tmp_path):
     assert told.conflict == pytest.approx([update.conflict for update in expected[11:]])
 
 
+@pytest.mark.slow
 def test_what_a_later_chunk_predicts(rng):
     X, y = rng.standard_normal((40, 30)), rng.standard_normal(40)
     chunked, single = (on(rows)(orfit.Linear(30), 4) for rows in (WAYS["coordinates"], "plain"))
@@ -412,6 +420,7 @@ def test_a_chain_of_gradients_each_half_its_predecessor(rows, share, m):
         assert np.abs(learner.w - ridge).max() <= 1e-12
 
 
+@pytest.mark.slow
 def test_rounding_of_float32_is_rounding_in_coordinates(rng):
     """A long row that comes again and again, with other labels, is no new direction."""
     X = rng.standard_normal((60, 200))
@@ -459,15 +468,14 @@ def played(seed, tmp_path, rows):
     return learner
 
 
-@pytest.mark.parametrize("seed", range(16))
-def test_whatever_comes_after_whatever_all_ways_agree(seed, tmp_path):
-    learners = {way: played(seed, tmp_path, rows) for way, rows in WAYS.items()}
-    plain = learners.pop("plain")
-    for learner in learners.values():
-        assert np.abs(learner.w - plain.w).max() <= 1e-9 * max(1.0, np.abs(plain.w).max())
-        assert learner.memory.sigma == pytest.approx(plain.memory.sigma, rel=1e-9)
-        U = learner.memory.U
-        assert np.abs(U.T @ U - np.eye(U.shape[1])).max() <= 1e-12
+@every_way
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_comes_after_whatever_all_ways_agree(seed, rows, tmp_path):
+    learner, plain = (played(seed, tmp_path, way) for way in (rows, "plain"))
+    assert np.abs(learner.w - plain.w).max() <= 1e-9 * max(1.0, np.abs(plain.w).max())
+    assert learner.memory.sigma == pytest.approx(plain.memory.sigma, rel=1e-9)
+    U = learner.memory.U
+    assert np.abs(U.T @ U - np.eye(U.shape[1])).max() <= 1e-12
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -492,9 +500,9 @@ def test_directions_that_are_replaced_for_ever_stay_orthonormal(memory, p, dtype
 
 
 def test_a_long_stream_of_few_directions_and_little_noise(rng):
-    X = rng.standard_normal((100_000, 6)) @ rng.standard_normal((6, 40))
+    X = rng.standard_normal((10_000, 6)) @ rng.standard_normal((6, 40))
     X = (X + 1e-3 * rng.standard_normal(X.shape)).astype(np.float32)
-    learner = orfit.ORFit(orfit.Linear(40), 10, w0=np.zeros(40, np.float32), rows="compiled")
+    learner = orfit.ORFit(orfit.Linear(40), 10, w0=np.zeros(40, np.float32), rows="plain")
     learner.learn_each(X, X[:, 0])
     U = learner.memory.U.astype(float)
     assert np.abs(U.T @ U - np.eye(10)).max() <= 1e-4
@@ -580,6 +588,7 @@ def test_a_memory_that_trims_wrongly_is_told(memory, message, rng):
         learner.learn_each(rng.standard_normal((5, 10)), rng.standard_normal(5))
 
 
+@pytest.mark.slow
 def test_a_way_that_is_not_possible_where_a_learner_is_loaded(rng, tmp_path, monkeypatch):
     learner = orfit.ORFit(orfit.Linear(5), 2, rows="compiled")
     learner.learn_each(rng.standard_normal((9, 5)), rng.standard_normal(9))

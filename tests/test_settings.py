@@ -104,6 +104,7 @@ def test_what_a_learner_has_not_is_refused():
     assert steps.noise == 0
 
 
+@pytest.mark.slow
 def test_a_way_that_was_asked_for_stays_possible():
     learner = orfit.RLS(orfit.Linear(5), rows="compiled")
     with pytest.raises(ValueError, match="not possible here: with drift"):

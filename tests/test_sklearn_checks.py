@@ -8,6 +8,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from orfit.sklearn import ORFitClassifier, ORFitRegressor
 
+pytestmark = pytest.mark.slow
+
 # What `parametrize_with_checks` gives to pytest, as a list: a generator is too lazy for new ones.
 CHECKS = [
     pytest.param(*pair, id=f"{type(estimator).__name__}-{pair[1].func.__name__}-{i}")

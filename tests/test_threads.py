@@ -147,6 +147,7 @@ def test_features_may_not_change_the_learner():
     assert everything(learner) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_signal_handler_that_saves(way, tmp_path):
     """It saves what some rows have made, or is told that it cannot.
@@ -257,6 +258,7 @@ FORK = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_compiled_threads_and_a_fork(tmp_path):
     pytest.importorskip("numba")
@@ -270,6 +272,7 @@ def learned(learner, X, Y):
     return learner
 
 
+@pytest.mark.slow
 def test_a_spawned_process():
     learner, (X, Y) = orfit.ORFit(orfit.Linear(P), 3, noise="auto"), stream(P, 40)
     learner.learn_each(X[:20], Y[:20])

@@ -264,6 +264,7 @@ def test_a_prior_makes_parameters_stiff(prior, rng):
     assert (rls.w - plain.initial()).numpy() == pytest.approx(expected, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_repeated_steps_fit_and_never_make_it_worse(rng):
     X, y = data(rng, 10)
     y = 3 * y
@@ -282,6 +283,7 @@ def test_repeated_steps_fit_and_never_make_it_worse(rng):
         orfit.ORFit(orfit.TorchModel(mlp()), noise=1.0, steps=2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 def test_repeated_steps_are_shortened_where_they_overshoot():
     """f(w) = arctan w, far from its root: plain Gauss–Newton diverges."""
@@ -437,6 +439,7 @@ for tangent in (False, True):
 """
 
 
+@pytest.mark.slow
 def test_saved_in_one_process_it_goes_on_in_another(tmp_path):
     from pathlib import Path
 
@@ -603,6 +606,7 @@ def test_a_parameter_with_two_names_is_one():
     assert (state["a.weight"] == state["b.weight"]).all()
 
 
+@pytest.mark.slow
 def test_a_step_into_overflow_is_halved():
     class Exponential(nn.Module):
         def __init__(self):

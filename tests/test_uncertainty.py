@@ -288,6 +288,7 @@ def test_noise_that_grows_for_good_is_followed(rng):
     assert learner.scale == pytest.approx(fresh.scale, rel=0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, "auto"])
 def test_all_ways_know_the_same_scale(noise, rng):
     """However rows arrive, and whenever somebody asks."""

@@ -101,6 +101,7 @@ def test_it_is_weighted_ridge_regression(rows, v, noise):
     )
 
 
+@pytest.mark.slow
 def test_ways_agree_and_tell_the_same(rng):
     X, Y = rng.standard_normal((300, 20)), rng.standard_normal((300, 2))
     v = rng.uniform(0, 3, 300) * (rng.random(300) > 0.1)
@@ -154,6 +155,7 @@ def test_the_first_weight_does_not_say_how_much_noise_is_guessed(rng):
     assert len(set(chosen)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.1, "auto"])
 def test_the_scale_of_weighted_rows_is_the_same_on_all_ways(noise, rng):
     X, v = rng.standard_normal((60, 6)), rng.uniform(0.1, 10, 60)

@@ -9,6 +9,8 @@ import pytest
 
 import orfit
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 TRY = """
 import sys, numpy as np, orfit

@@ -11,6 +11,8 @@ from orfit.learners.onestep import OneStep
 from orfit.learners.rows import Auto
 from orfit.memory import Dense
 
+pytestmark = pytest.mark.slow
+
 seeds = st.integers(0, 2**32 - 1)
 KINDS = ["full", "low rank", "repeating", "zeros", "short"]
 

@@ -139,6 +139,7 @@ def test_split_changes_nothing_where_p_is_cured(rng):
     assert all((memory.state()[0][name] == array).all() for name, array in before.items())
 
 
+@pytest.mark.slow
 @needs_numba
 def test_the_compiled_loop_goes_on_where_rows_see_what_is_widest(rng, monkeypatch):
     """P grows as it must, and whether that is so is looked at now and then, not for each row."""

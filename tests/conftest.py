@@ -49,12 +49,15 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
-@pytest.fixture(autouse=True)
-def plain_rows_by_default(request, monkeypatch):
-    """In the default suite rows="auto" means "plain", however many rows there are."""
-    if request.node.get_closest_marker("slow") is None:
-        monkeypatch.setattr(Auto, "alone", lambda self, learner, rows, outputs: PLAIN)
-        monkeypatch.setattr(Auto, "choose", lambda self, learner, rows, outputs: PLAIN)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """In the default suite rows="auto" means "plain", in the fixtures of a module, too."""
+    if item.get_closest_marker("slow") is not None:
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Auto, "alone", lambda self, learner, rows, outputs: PLAIN)
+        patch.setattr(Auto, "choose", lambda self, learner, rows, outputs: PLAIN)
+        return (yield)
 
 
 def pytest_collection_finish():

@@ -58,16 +58,16 @@ def test_all_ways_choose_alike(settings, rng):
 
 @pytest.mark.parametrize(
     ("kind", "noise", "m"),
-    covering_array({"kind": ("white", "1/i"), "noise": (0.03, 0.3, 3.0), "m": (10, 100)}),
+    [("white", 0.03, 5), ("1/i", 3.0, 5), ("1/i", 0.03, 30)],
 )
 def test_it_ends_near_the_best_of_its_grid(kind, noise, m, rng):
-    X, y = stream(kind, rng, n=2000, noise=noise)
+    X, y = stream(kind, rng, n=2000, p=20, noise=noise)
     test, clean = X[1000:], y[1000:]
-    auto = orfit.ORFit(orfit.Linear(60), m, noise="auto", rows="plain")
+    auto = orfit.ORFit(orfit.Linear(20), m, noise="auto", rows="plain")
     auto.learn_each(X[:1000], y[:1000])
     errors = []
     for fixed, _ in auto.guesses.each():
-        alone = orfit.ORFit(orfit.Linear(60), m, noise=fixed, rows="plain")
+        alone = orfit.ORFit(orfit.Linear(20), m, noise=fixed, rows="plain")
         alone.learn_each(X[:1000], y[:1000])
         errors.append(np.sqrt(np.mean((alone.predict(test) - clean) ** 2)))
     error = np.sqrt(np.mean((auto.predict(test) - clean) ** 2))
@@ -146,8 +146,14 @@ def test_after_a_first_row_that_is_far_too_short_others_are_learned(way, first, 
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("first", [1e-9, 1e-2, 1e3, 1e5])
-@pytest.mark.parametrize("settings", [{}, {"w0": np.arange(20.0)}, {"tail": "auto"}])
+@pytest.mark.parametrize(
+    ("settings", "first"),
+    [
+        *(({}, first) for first in (1e-9, 1e-2, 1e3, 1e5)),
+        *(({"w0": np.arange(20.0)}, first) for first in (1e-2, 1e5)),
+        *(({"tail": "auto"}, first) for first in (1e-9, 1e3)),
+    ],
+)
 def test_guesses_that_moved_are_as_if_they_had_been_there_from_the_start(way, first, settings, rng):
     X, y = stream("white", rng, 300, 20)
     X[0], y[0] = first * X[0], first * y[0]
@@ -178,13 +184,12 @@ def test_rounding_is_not_magnified_where_guesses_move_far_down(way, dtype, first
 
 
 @pytest.mark.parametrize(
-    ("m", "rest", "short"),
-    covering_array({"m": (5, 40), "rest": (10, 50, 150), "short": (1e-2, 1e-5)}),
+    ("m", "rest", "short"), [(5, 10, 1e-5), (5, 50, 1e-2), (20, 10, 1e-2), (20, 50, 1e-5)]
 )
 def test_a_start_at_rest_costs_next_to_nothing(m, rest, short, rng):
-    X, y = stream("1/i", rng, 1500, 40, noise=0.3)
+    X, y = stream("1/i", rng, 900, 20, noise=0.3)
     later = slice(max(300, 8 * rest), None)
-    model, settings = orfit.Linear(40), {"noise": "auto", "rows": "plain"}
+    model, settings = orfit.Linear(20), {"noise": "auto", "rows": "plain"}
     usual, resting = (orfit.ORFit(model, m, **settings) for _ in range(2))
     wanted = np.sqrt(np.mean(usual.learn_each(X, y).residual[later] ** 2))
     X[:rest] *= short
@@ -354,7 +359,7 @@ def test_an_exception_while_guesses_move(way, settings, time, rng, monkeypatch):
     ("setting", "saved", "first"),
     covering_array({
         "setting": ("noise", "tail", "forgetting"),
-        "saved": (1, 3, 4, 10, 40, 63, 64, 256),
+        "saved": (1, 63, 64, 256),
         "first": (1e5, 1e-8),
     }),
 )  # fmt: skip

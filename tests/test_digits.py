@@ -6,6 +6,7 @@ pytest.importorskip("rich", reason="experiments need the extra `experiments`")
 from orfit.experiments import digits
 
 
+@pytest.mark.slow
 def test_digits_are_remembered():
     curves = digits.run(digits.Settings(), lambda: None)
     final = {name: accuracy[-1].mean() for name, accuracy in curves.facts.items()}

@@ -18,8 +18,6 @@ import orfit
 import orfit.distributed
 import shards
 
-COUNTS = [2, 4]
-
 
 def started(count, *arguments):
     """So many processes, as torchrun starts them: what each returned and said."""
@@ -42,24 +40,46 @@ def started(count, *arguments):
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    """What four processes have found, of which one is killed in the end, and then two."""
-    four, two = tmp_path_factory.mktemp("four"), tmp_path_factory.mktemp("two")
+def given(folder):
+    """Save what one process has learned, for several to go on with."""
     half = orfit.ORFit(orfit.Linear(shards.P), 8, noise=0.1, rows="plain")
     X, y = shards.white(shards.STREAM)
     half.learn_each(X[:30], y[:30])
-    half.save(four / "given-alone.safetensors")
+    half.save(folder / "given-alone.safetensors")
     for name in ("R, m", "tangent, outputs"):
         learner = shards.network_learner(name, spread=False)
         shards.network_learned(name, learner, slice(20))
-        learner.save(four / f"network-{name}-1.safetensors")
-    ended = started(4, four, "kill")
-    for file in (*four.glob("given-*"), *four.glob("network-*")):
-        (two / file.name).write_bytes(file.read_bytes())
-    for returned, said in started(2, two):
-        assert returned == 0, said
-    return {4: told_by(four, 4), 2: told_by(two, 2), "four": four, "ended": ended}
+        learner.save(folder / f"network-{name}-1.safetensors")
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """What two processes have found, of which one is killed in the end."""
+    folder = tmp_path_factory.mktemp("two")
+    given(folder)
+    ended = started(2, folder, "kill")
+    return {2: told_by(folder, 2), "folder": folder, "ended": ended}
+
+
+@pytest.fixture(scope="module")
+def four(two, tmp_path_factory):
+    """The same of four processes, which go on with what two have saved."""
+    folder = tmp_path_factory.mktemp("four")
+    for file in (*two["folder"].glob("given-*"), *two["folder"].glob("network-*")):
+        (folder / file.name).write_bytes(file.read_bytes())
+    ended = started(4, folder, "kill")
+    return {4: told_by(folder, 4), "folder": folder, "ended": ended}
+
+
+@pytest.fixture(params=[2, pytest.param(4, marks=pytest.mark.slow)])
+def count(request):
+    return request.param
+
+
+@pytest.fixture
+def runs(request, count):
+    """What so many processes have found; four are started only where a test asks for them."""
+    return request.getfixturevalue({2: "two", 4: "four"}[count])
 
 
 def told_by(folder, count):
@@ -76,9 +96,9 @@ def told_by(folder, count):
     return told, {name: whole(name) for name in parts[0].files}
 
 
-@pytest.fixture(params=[2, 4])
-def told(request, runs):
-    return runs[request.param][0]
+@pytest.fixture
+def told(runs, count):
+    return runs[count][0]
 
 
 @functools.cache
@@ -88,9 +108,7 @@ def alone(name):
     return learner.w, *told
 
 
-@pytest.mark.parametrize(
-    ("count", "name"), [(count, name) for count in (2, 4) for name in shards.cases(count)]
-)
+@pytest.mark.parametrize("name", shards.CASES)
 def test_as_one_process_does(runs, count, name):
     tolerance = 1e-5 if "float32" in name else 1e-10
     for expected, what in zip(alone(name), ("w", "f", "std"), strict=True):
@@ -151,11 +169,11 @@ def test_a_killed_process_ends_the_others_with_a_message(runs):
         assert "start all processes anew from the last checkpoint" in said
 
 
-def test_another_number_of_processes_goes_on(runs):
+def test_another_number_of_processes_goes_on(runs, count):
     expected = orfit.ORFit(orfit.Linear(shards.P), 8, noise=0.1, rows="plain")
     expected.learn_each(*shards.white(shards.STREAM))
-    for count, name in ((2, "killed"), (2, "alone"), (4, "alone")):
-        told, whole = runs[count]
+    told, whole = runs[count]
+    for name in ("alone",) if count == 2 else ("alone", "killed"):  # "killed" is of two processes
         assert all(one[f"given-{name}.safetensors"] == shards.STREAM for one in told)
         assert np.abs(whole[f"given-{name}.safetensors: w"] - expected.w).max() < 1e-10
 
@@ -170,7 +188,7 @@ def test_the_example_runs():
 
 
 def test_one_process_goes_on_by_itself(runs):
-    learner = orfit.distributed.load(runs["four"] / "given-killed.safetensors", whole=True)
+    learner = orfit.distributed.load(runs["folder"] / "given-killed.safetensors", whole=True)
     assert type(learner) is orfit.ORFit
     assert learner.seen == 30
     X, y = shards.white(shards.STREAM)
@@ -186,7 +204,6 @@ def network_alone(name):
 
 
 @pytest.mark.parametrize("name", shards.NETWORKS)
-@pytest.mark.parametrize("count", COUNTS)
 def test_a_network_as_one_process_has_it(runs, count, name):
     tolerance = 1e-5 if "float32" in name else 1e-10
     for expected, what in zip(network_alone(name), ("w", "f", "std"), strict=True):
@@ -220,20 +237,19 @@ def test_what_a_network_refuses_on_one_process_all_refuse(told):
                 assert error[0] == "RefusedElsewhereError", (name, rank)
 
 
-def test_a_network_that_was_saved_goes_on(runs, told):
+def test_a_network_that_was_saved_goes_on(runs, count, told):
     for one in told:
         assert all(one["network_saved"].values())
-    for count in COUNTS:
-        whole = runs[count][1]
-        names = [name for name in whole if name.startswith("network-")]
-        assert {name.rpartition("-")[2][0] for name in names} >= {"1", "4"}
-        for name in names:
-            expected = network_alone(name.split("-")[1])[0]
-            assert np.abs(whole[name] - expected).max() < 1e-10, name
+    whole = runs[count][1]
+    names = [name for name in whole if name.startswith("network-")]
+    assert {name.rpartition("-")[2][0] for name in names} >= {"1", "2"}
+    for name in names:
+        expected = network_alone(name.split("-")[1])[0]
+        assert np.abs(whole[name] - expected).max() < 1e-10, name
 
 
-def test_one_process_goes_on_with_a_network(runs):
-    path = runs["four"] / "network-R, m-4.safetensors"
+def test_one_process_goes_on_with_a_network(runs, count):
+    path = runs["folder"] / f"network-R, m-{count}.safetensors"
     model = orfit.TorchModel(shards.network())
     learner = orfit.distributed.load(path, model=model, whole=True)
     assert type(learner) is orfit.ORFit

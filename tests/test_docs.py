@@ -19,7 +19,13 @@ EXTRAS = {
 
 # The guide is run below, where what it prints is looked at: it is the longest.
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name != "guide.md"], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, marks=[] if page.stem in ("README", "extending") else pytest.mark.slow)
+        for page in PAGES
+        if page.name != "guide.md"
+    ],
+    ids=lambda page: page.name,
 )
 def test_blocks_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

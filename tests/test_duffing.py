@@ -75,6 +75,7 @@ def test_what_diverges_is_infinite():
     assert np.isinf(free[1, -1])
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_file(small, tmp_path):
     again = duffing.run(duffing.Settings(**SMALL), nothing)
     for name, curves in (("one", small), ("other", again)):
@@ -93,6 +94,7 @@ def test_tables_and_figure(small, tmp_path):
         assert path.stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_the_quick_run_counts_its_ticks():
     settings, count = duffing.Settings(**duffing.QUICK), []
     curves = duffing.run(settings, lambda: count.append(1))

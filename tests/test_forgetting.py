@@ -67,14 +67,15 @@ def test_each_is_the_learner_of_that_forgetting(make, way, rng):
         np.testing.assert_allclose(memory.w.reshape(alone.w.shape), alone.w, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("make", [orfit_limited, whole])
-@pytest.mark.parametrize("step", [0.0, 0.01, 0.1])
+@pytest.mark.parametrize(
+    ("make", "step"), [(orfit_limited, 0.1), (orfit_limited, 0.0), (whole, 0.0), (whole, 0.1)]
+)
 def test_it_is_as_good_as_the_best_of_them(make, step, rng):
-    X, y = moving(rng, step, 3000)
+    X, y = moving(rng, step, 1200)
     auto = make(forgetting="auto", rows="plain")
 
     def error(learner):
-        return np.sqrt(np.mean(learner.learn_each(X, y).residual[1500:] ** 2))
+        return np.sqrt(np.mean(learner.learn_each(X, y).residual[600:] ** 2))
 
     errors = [error(make(forgetting=fade, rows="plain")) for fade in FORGETTINGS]
     assert error(auto) <= 1.03 * min(errors)

@@ -223,9 +223,9 @@ class Fuzzer:
 
 def test_some_hundred_files(tmp_path):
     fuzzer = Fuzzer(tmp_path, seed=0)
-    fuzzer.run(500)
-    assert fuzzer.refused > 300  # most are noticed,
-    assert fuzzer.loaded > 10  # and some changes make another learner
+    fuzzer.run(300)
+    assert fuzzer.refused > 180  # most are noticed,
+    assert fuzzer.loaded > 6  # and some changes make another learner
 
 
 @pytest.mark.slow

@@ -277,7 +277,7 @@ def test_an_exception_at_any_moment(name):
     after = everything(after)
     count = raised_at(None, lambda: copy.deepcopy(learner).grow(14, 4))
     rng = np.random.default_rng(0)
-    for moment in rng.integers(1, count, 40):
+    for moment in rng.integers(1, count, 10):
         one = copy.deepcopy(learner)
         raised_at(moment, lambda one=one: one.grow(14, 4))
         assert everything(one) in (before, after)

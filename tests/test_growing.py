@@ -23,27 +23,27 @@ def spectrum(rng, n, p, noise=0.3):
 
 
 def test_it_stops_where_the_stream_has_no_more(rng):
-    X, y = low_rank(rng, 2000, 200, 25)
+    X, y = low_rank(rng, 1000, 200, 25)
     learner = orfit.ORFit(orfit.Linear(200), "auto", noise=0.1, rows="plain")
     learner.learn_each(X, y)
     assert 25 <= learner.memory.rank <= 50
 
 
 def test_it_grows_where_there_is_more_to_know(rng):
-    X, y = spectrum(rng, 3000, 200)
+    X, y = spectrum(rng, 2500, 120)
     auto, few = (
-        orfit.ORFit(orfit.Linear(200), m, noise=0.1, rows="plain") for m in ("auto", 10)
+        orfit.ORFit(orfit.Linear(120), m, noise=0.1, rows="plain") for m in ("auto", 10)
     )
     for learner in (auto, few):
-        learner.learn_each(X[:2000], y[:2000])
-    ridge = np.linalg.solve(X[:2000].T @ X[:2000] + 0.1 * np.eye(200), X[:2000].T @ y[:2000])
+        learner.learn_each(X[:1500], y[:1500])
+    ridge = np.linalg.solve(X[:1500].T @ X[:1500] + 0.1 * np.eye(120), X[:1500].T @ y[:1500])
 
     def error(predicted):
-        return np.sqrt(np.mean((predicted - y[2000:]) ** 2))
+        return np.sqrt(np.mean((predicted - y[1500:]) ** 2))
 
     assert auto.memory.rank > 50
-    assert error(auto.predict(X[2000:])) < 1.1 * error(X[2000:] @ ridge)
-    assert error(auto.predict(X[2000:])) < error(few.predict(X[2000:]))
+    assert error(auto.predict(X[1500:])) < 1.1 * error(X[1500:] @ ridge)
+    assert error(auto.predict(X[1500:])) < error(few.predict(X[1500:]))
 
 
 @pytest.mark.parametrize("settings", [{}, {"noise": 0.1}, {"noise": 0.1, "tail": False}])
@@ -113,7 +113,7 @@ def test_another_word_is_refused():
         Growing(0)
 
 
-@pytest.mark.parametrize("rank", [25, 90])
+@pytest.mark.parametrize("rank", [25, pytest.param(90, marks=pytest.mark.slow)])
 def test_a_stream_gets_the_directions_that_make_it_as_sure_as_all_would(rank, rng):
     X, y = low_rank(rng, 1500, 400, rank)
     setup = Setup(budget=1_100_000, noise=0.1, probes=0)  # the whole P takes 1.28 MB
@@ -125,7 +125,7 @@ def test_a_stream_gets_the_directions_that_make_it_as_sure_as_all_would(rank, rn
     assert learner.health().surprise < 1.1 * exact.health().surprise
 
 
-@pytest.mark.parametrize("budget", [200_000, 600_000])
+@pytest.mark.parametrize("budget", [200_000, pytest.param(600_000, marks=pytest.mark.slow)])
 def test_a_stream_keeps_to_its_budget(budget, rng):
     X, y = spectrum(rng, 1500, 400)
     setup = Setup(budget=budget, noise=0.1, probes=0)

@@ -62,8 +62,15 @@ def calibration_error(likely, right, bins=10):
     return sum(gaps) / len(likely)
 
 
-@pytest.mark.parametrize(("by_class", "most"), [(False, 0.05), (True, 0.1)])
-@pytest.mark.parametrize(("memory", "expand"), [(50, None), (150, 500)])
+@pytest.mark.parametrize(
+    ("by_class", "most", "memory", "expand"),
+    [
+        (True, 0.1, 50, None),
+        pytest.param(False, 0.05, 50, None, marks=pytest.mark.slow),
+        pytest.param(False, 0.05, 150, 500, marks=pytest.mark.slow),
+        pytest.param(True, 0.1, 150, 500, marks=pytest.mark.slow),
+    ],
+)
 def test_heads_are_as_sure_as_they_are_right(by_class, most, memory, expand):
     digits = pytest.importorskip("sklearn.datasets").load_digits()
     order = np.random.default_rng(0).permutation(len(digits.target))

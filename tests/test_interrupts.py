@@ -31,6 +31,8 @@ pytestmark = [
     # An exception may come while a generator is closed, where Python can but mention it.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+# Learners that the default suite interrupts a second time.
+TWICE = "principal", "noise auto", "growing", "sketch", "rls", "ekf in place", "meter in batches"
 every_path = pytest.mark.parametrize(("name", "way"), PATHS)
 
 # Parameters, rows before, and rows: a memory of five parameters folds its 13th row, and one that
@@ -97,11 +99,17 @@ class Road:
 def test_an_exception_at_some_opcodes(name, way):
     road, rng = Road(name, way), np.random.default_rng(0)
     count = road.raised_at(None)
-    for moment in rng.integers(1, count, 10):
+    for moment in rng.integers(1, count, 4):
         assert road.raised_at(moment, goes_on=True) is None
 
 
-@every_path
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        pytest.param(*path, marks=[] if path[0] in TWICE else pytest.mark.slow)
+        for path in PATHS
+    ],
+)
 def test_another_exception_while_the_first_is_dealt_with(name, way):
     road, rng = Road(name, way), np.random.default_rng(1)
     count, raised = road.raised_at(None), 0

@@ -124,7 +124,13 @@ def test_the_relatives_meet_in_the_limit():
     assert list(curves["rls", "numbers"].mean) == [10_000, 40_000]
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in ("limited", "rls") else pytest.mark.slow)
+        for name in EXPERIMENTS
+    ],
+)
 def test_a_quick_run_from_the_command_line(name, tmp_path, capsys):
     if name in NETWORKS:
         pytest.importorskip("torch")
@@ -144,6 +150,7 @@ def test_a_quick_run_from_the_command_line(name, tmp_path, capsys):
         assert {row["quantity"] for row in rows} == {"test_rmse", "train_rmse", "sample_error"}
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(tmp_path):
     def curves(folder, *more):
         settings = "--quick", "--set", "points=16", "--out", str(tmp_path / folder)
@@ -189,6 +196,7 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch, capsys):
     assert "pip install '.[cli]'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_setting_goes_to_those_that_have_it(tmp_path, capsys):
     names = ["limited", "rls"]
     sizes = ["--set", "m=3", "--set", "hidden=2", "--set", "points=16", "--set", "limits=2"]

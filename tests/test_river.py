@@ -22,7 +22,6 @@ from orfit.river import ORFitClassifier, ORFitMultiTargetRegressor, ORFitRegress
 from orfit.river.engine import BLOCK, FIRST
 
 KINDS = (ORFitRegressor, ORFitClassifier, ORFitMultiTargetRegressor)
-orfit.warm_up()  # rows one by one are many here
 PLAIN = {"scaling": False, "fit_intercept": False, "noise": 0.1}
 
 

@@ -63,6 +63,7 @@ def test_sgd_learns_what_comes_mixed(features, rng):
     assert (sgd.predict(X) == y).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_heads_know_all_classes_in_the_end_and_sgd_the_last_two():
     settings = split.Settings(**split.QUICK)
     ticked = []

@@ -64,6 +64,7 @@ def test_an_ordered_stream_has_the_rows_of_its_shuffled_twin():
         assert (np.sort(one.y) == np.sort(other.y)).all()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(curves, tmp_path):
     other = run(tail.Settings(**tail.QUICK | {"seed": 1}))
     for name, made in (("one", curves), ("again", run()), ("other", other)):

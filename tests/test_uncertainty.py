@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orfit
+from covering import covering_array
 from oracles import kalman
 
 WAYS = ["plain", "compiled", "coordinates"]
@@ -82,19 +83,22 @@ def test_scale_is_the_variance_of_the_noise_beside_r(rng):
         assert learner.scale == pytest.approx(factor**2, rel=0.1)
 
 
-@pytest.mark.parametrize("memory", [None, 10, 40])
-@pytest.mark.parametrize("noise", [1e-3, 0.1, "auto"])
-@pytest.mark.parametrize("stream", ["white", "1/i"])
+@pytest.mark.parametrize(
+    ("memory", "noise", "stream"),
+    covering_array({
+        "memory": (None, 5, 20), "noise": (1e-3, 0.1, "auto"), "stream": ("white", "1/i")
+    }),
+)  # fmt: skip
 def test_intervals_hold_what_they_say(memory, noise, stream):
     inside = []
-    for seed in range(3):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((4000, 40)) / (np.arange(1, 41) if stream == "1/i" else 1.0)
-        y = X @ rng.standard_normal(40) + 0.3 * rng.standard_normal(4000)
-        learner = orfit.ORFit(orfit.Linear(40), memory, noise=noise)
-        learner.learn_each(X[:2000], y[:2000])
-        f, spread = learner.predict(X[2000:], std=True)
-        inside.append(np.abs(y[2000:] - f) / spread)
+        X = rng.standard_normal((2800, 20)) / (np.arange(1, 21) if stream == "1/i" else 1.0)
+        y = X @ rng.standard_normal(20) + 0.3 * rng.standard_normal(2800)
+        learner = orfit.ORFit(orfit.Linear(20), memory, noise=noise)
+        learner.learn_each(X[:800], y[:800])
+        f, spread = learner.predict(X[800:], std=True)
+        inside.append(np.abs(y[800:] - f) / spread)
     error = np.concatenate(inside)
     assert np.mean(error < 1.96) == pytest.approx(0.95, abs=0.02)
     assert np.mean(error < 1.645) == pytest.approx(0.90, abs=0.03)
@@ -127,7 +131,7 @@ def test_what_does_not_know_says_so(rng):
 
 
 @functools.cache
-def a_system_that_moves(p=30, n=1500):
+def a_system_that_moves(p=12, n=800):
     """Rows of a w that wanders; for each drift, the w of an unlimited memory, and its error."""
     rng = np.random.default_rng(20)
     X = rng.standard_normal((n, p))
@@ -145,7 +149,7 @@ def a_system_that_moves(p=30, n=1500):
 def test_drift_follows_a_system_that_moves(way):
     X, y, ends = a_system_that_moves()
     for drift, (w, _) in ends.items():
-        bounded = orfit.ORFit(orfit.Linear(30), 30, noise=0.09, drift=drift, rows=way)
+        bounded = orfit.ORFit(orfit.Linear(12), 12, noise=0.09, drift=drift, rows=way)
         bounded.learn_each(X, y)
         np.testing.assert_allclose(bounded.w, w, rtol=0, atol=1e-8)
     assert ends[0.03**2][1] < 0.6 * ends[0.0][1]

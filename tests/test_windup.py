@@ -34,8 +34,9 @@ def test_a_row_held_after_ordinary_ones_does_not_wind_p_up(rng):
 
 
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
-@pytest.mark.parametrize("p", [1, 2, 5, 20, 50])
-@pytest.mark.parametrize("forgetting", [0.9, 0.99])
+@pytest.mark.parametrize(
+    ("p", "forgetting"), [(1, 0.9), (2, 0.99), (5, 0.9), (20, 0.99), (50, 0.9)]
+)
 def test_when_excitation_returns(p, forgetting, rng):
     """The largest residual is near that of ORFit, whose prior keeps its weight."""
     rls, other = learners(p, forgetting)
@@ -47,7 +48,7 @@ def test_when_excitation_returns(p, forgetting, rng):
 
 
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
-@pytest.mark.parametrize(("p", "forgetting"), [(50, 0.9), (100, 0.9), (100, 0.95), (200, 0.9)])
+@pytest.mark.parametrize(("p", "forgetting"), [(50, 0.9), (100, 0.95)])
 def test_what_returns_is_what_rls_knew_before(p, forgetting, rng):
     """As if the prior had had its weight since the row was held, around the w of then.
 
@@ -76,7 +77,7 @@ def test_what_p_may_be_is_told_by_the_noise_too(prior, rng):
 
 
 @pytest.mark.parametrize("rows", ["plain", "compiled"])
-@pytest.mark.parametrize("p", [1, 3, 12])
+@pytest.mark.parametrize("p", [1, 12])
 def test_a_stream_that_falls_silent_and_returns(p, rows, rng):
     """Rows of zeros excite nothing at all."""
     rls = orfit.RLS(orfit.Linear(p), forgetting=0.9, rows=rows)

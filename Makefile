@@ -9,8 +9,14 @@ most = '.[cli,experiments,fast,sklearn,test]' 'filterpy>=2.0'
 warm = $(1)/bin/python -c "import orfit; orfit.warm_up('$(2)')"
 # Two processes; one that has no more tests takes some of the other's.
 pytest = $(1)/bin/pytest -n 2 --dist worksteal
+# Tests of the learners, the memories and the step: their verdict is the same on every processor.
+arithmetic = $(patsubst %,tests/test_%.py, \
+	algorithms auto contract degenerate filter forgetting frame grow growing means memory merge \
+	meter moving rounding rows settings sketch tail theorems uncertainty weights windup)
+# OpenBLAS does not check whether the processor has the instructions that these kernels use.
+kernels = Haswell Zen Prescott $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-slow bench bench-streams bench-settings docs wheel setup clean
+.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-all bench bench-streams bench-settings docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -49,9 +55,18 @@ test-3.%: .venv-3.%/ready
 	$(call warm,.venv-3.$*,float32)
 	$(call pytest,.venv-3.$*)
 
-# In the order of the files: a long one may be begun by hand, pytest -m slow tests/test_fuzz.py.
-test-slow: warm-float64 warm-float32
-	.venv/bin/pytest -m slow --durations=0
+# Every test, then the arithmetic ones with each of OpenBLAS's kernels and with two threads.
+test-all: .venv/dev
+	$(MAKE) --jobs=2 warm-float64 warm-float32 lint
+	$(call pytest,.venv) -m "" --durations=20
+	for kernel in $(kernels); do \
+		echo "kernels for $$kernel"; \
+		OPENBLAS_CORETYPE=$$kernel $(call pytest,.venv) $(arithmetic) || exit 1; \
+	done
+	for threads in 1 2; do \
+		echo "OPENBLAS_NUM_THREADS=$$threads"; \
+		OPENBLAS_NUM_THREADS=$$threads $(call pytest,.venv) $(arithmetic) || exit 1; \
+	done
 
 bench: .venv/bench
 	.venv/bin/python benchmarks/run.py

@@ -1,4 +1,4 @@
-"""Covering arrays: every pair of values of two factors is in a case, not every combination of all."""
+"""Covering arrays: cases for every pair of values, not for every combination of all factors."""
 
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence

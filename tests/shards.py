@@ -381,6 +381,17 @@ NETWORKS["tangent, coordinates"] = net(
     memory=8, noise=0.1, said={"tangent": True}, way="coordinates"
 )
 
+# Two processes are for the default suite: of networks on their tangent, they have a few.
+ON_FOUR_ONLY = {
+    *(f"tangent, {name}" for name in AT_W if name not in ("R=0", "R, m", "outputs")),
+    "tangent, coordinates",
+}
+
+
+def networks(count):
+    return [name for name in NETWORKS if count == 4 or name not in ON_FOUR_ONLY]
+
+
 COUNTED_NETWORKS = ("R=0", "R, m", "λ", "tangent, R=0", "tangent, R, m")
 
 
@@ -436,47 +447,46 @@ class Spoiled(orfit.TorchModel):
 def network_refusals(shares, rank):
     """What one process refuses, or finds not finite, and what it and the others then raise."""
     found, on_1 = {}, rank == 1
-    # Two processes are for the default suite: fewer combinations.
-    models = [(False, "plain"), (True, "plain"), (True, "coordinates")][: 2 if len(shares) == 2 else 3]
-    for tangent, way in models:
-        for outputs in (1, 3)[len(shares) == 2 and not tangent :]:
-            model = Spoiled(network(outputs), tangent=tangent)
-            whole = orfit.distributed.Whole(model, shares=shares)
-            model.where = whole.here.start
-            learner = orfit.distributed.ORFit(whole, 12, noise=0.1, rows=way)
-            X, Y = curved(20, 4 if outputs == 1 else 3, outputs)
-            bad, missing = X.copy(), Y.copy()
-            bad[3, 0], missing[3] = np.nan, np.nan
+    models = (False, "plain"), (True, "plain"), (True, "coordinates")
+    kinds = list(itertools.product(models, (1, 3)))
+    for (tangent, way), outputs in kinds[1:3] if len(shares) == 2 else kinds:
+        model = Spoiled(network(outputs), tangent=tangent)
+        whole = orfit.distributed.Whole(model, shares=shares)
+        model.where = whole.here.start
+        learner = orfit.distributed.ORFit(whole, 12, noise=0.1, rows=way)
+        X, Y = curved(20, 4 if outputs == 1 else 3, outputs)
+        bad, missing = X.copy(), Y.copy()
+        bad[3, 0], missing[3] = np.nan, np.nan
 
-            def tries(learner, X=X, Y=Y, bad=bad, missing=missing):
-                x, some = (bad[3] if on_1 else X[3]), (bad if on_1 else X)
-                return {
-                    "x": lambda: learner.learn(x, Y[3]),
-                    "y": lambda: learner.learn(X[3], missing[3] if on_1 else Y[3]),
-                    "batch": lambda: learner.learn_batch(some, Y),
-                    "each": lambda: learner.learn_each(some, Y),
-                    "weight": lambda: learner.learn(X[0], Y[0], -1.0 if on_1 else 1.0),
-                    "predict": lambda: learner.predict(some),
-                    "std": lambda: learner.predict(some, std=True),
-                }
+        def tries(learner, X=X, Y=Y, bad=bad, missing=missing):
+            x, some = (bad[3] if on_1 else X[3]), (bad if on_1 else X)
+            return {
+                "x": lambda: learner.learn(x, Y[3]),
+                "y": lambda: learner.learn(X[3], missing[3] if on_1 else Y[3]),
+                "batch": lambda: learner.learn_batch(some, Y),
+                "each": lambda: learner.learn_each(some, Y),
+                "weight": lambda: learner.learn(X[0], Y[0], -1.0 if on_1 else 1.0),
+                "predict": lambda: learner.predict(some),
+                "std": lambda: learner.predict(some, std=True),
+            }
 
-            for time in ("first", "later"):
-                for name, call in tries(learner).items():
-                    before = state_of(learner)
-                    told = raised(call)
-                    key = f"{name}, {time}, {tangent}, {way}, {outputs}"
-                    found[key] = [told, same(before, state_of(learner))]
-                for how, many in itertools.product(("gradient", "prediction", "fails"), (0, 5)):
-                    before, model.how = state_of(learner), how if on_1 else None
-                    learn = learner.learn_each if many else learner.learn
-                    some = slice(many) if many else 3
-                    told = raised(functools.partial(learn, X[some], Y[some]))
-                    key = f"{how}, {many} rows, {time}, {tangent}, {way}, {outputs}"
-                    model.how = None
-                    found[key] = [told, same(before, state_of(learner))]
-                learner.learn_each(X, Y)  # and it goes on
-                learner.predict(X)
-            found[f"after, {tangent}, {way}, {outputs}"] = [None, learner.seen == 40]
+        for time in ("first", "later"):
+            for name, call in tries(learner).items():
+                before = state_of(learner)
+                told = raised(call)
+                key = f"{name}, {time}, {tangent}, {way}, {outputs}"
+                found[key] = [told, same(before, state_of(learner))]
+            for how, many in itertools.product(("gradient", "prediction", "fails"), (0, 5)):
+                before, model.how = state_of(learner), how if on_1 else None
+                learn = learner.learn_each if many else learner.learn
+                some = slice(many) if many else 3
+                told = raised(functools.partial(learn, X[some], Y[some]))
+                key = f"{how}, {many} rows, {time}, {tangent}, {way}, {outputs}"
+                model.how = None
+                found[key] = [told, same(before, state_of(learner))]
+            learner.learn_each(X, Y)  # and it goes on
+            learner.predict(X)
+        found[f"after, {tangent}, {way}, {outputs}"] = [None, learner.seen == 40]
     unlike = orfit.TorchModel(network(seed=rank))
     found["unlike"] = [raised(lambda: orfit.distributed.ORFit(unlike, 8)), True]
     return found
@@ -522,7 +532,7 @@ def main(folder, kill):
     found["saved"] = saved(folder, shares, rank)
     for name, (seen, w) in resumed(folder, rank).items():
         arrays[f"{name}: w"], found[name] = w, seen
-    for name in NETWORKS:
+    for name in networks(count):
         learner = network_learner(name, True, shares)
         told = dict(zip(("w", "f", "std"), network_learned(name, learner), strict=True))
         arrays |= {f"network, {name}: all of {what}": numbers for what, numbers in told.items()}

@@ -357,11 +357,13 @@ def test_an_exception_while_guesses_move(way, settings, time, rng, monkeypatch):
 
 @pytest.mark.parametrize(
     ("setting", "saved", "first"),
-    covering_array({
-        "setting": ("noise", "tail", "forgetting"),
-        "saved": (1, 63, 64, 256),
-        "first": (1e5, 1e-8),
-    }),
+    [
+        *covering_array({
+            "setting": ("noise", "tail"), "saved": (1, 63, 64, 256), "first": (1e5, 1e-8)
+        }),
+        ("forgetting", 64, 1e5),
+        ("forgetting", 10, 1e-8),
+    ],
 )  # fmt: skip
 @pytest.mark.parametrize("way", WAYS)
 def test_guesses_that_move_on_do_so_alike_everywhere_and_when_saved(

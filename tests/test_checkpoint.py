@@ -65,7 +65,8 @@ def test_restored_in_another_process(learner, tmp_path, rng):
     learner.save(tmp_path / "before")
     np.savez(tmp_path / "data.npz", X=X, y=y)
     script = (
-        "import numpy as np, orfit; data = np.load('data.npz'); learner = orfit.load('before', rows='plain');"
+        "import numpy as np, orfit; data = np.load('data.npz');"
+        "learner = orfit.load('before', rows='plain');"
         "learner.learn_each(data['X'], data['y']); learner.save('after')"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)

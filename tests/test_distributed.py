@@ -203,8 +203,16 @@ def network_alone(name):
     return shards.network_learned(name, shards.network_learner(name, spread=False))
 
 
-@pytest.mark.parametrize("name", shards.NETWORKS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in shards.ON_FOUR_ONLY else [])
+        for name in shards.NETWORKS
+    ],
+)
 def test_a_network_as_one_process_has_it(runs, count, name):
+    if count == 2 and name in shards.ON_FOUR_ONLY:
+        pytest.skip("four processes learn this network")
     tolerance = 1e-5 if "float32" in name else 1e-10
     for expected, what in zip(network_alone(name), ("w", "f", "std"), strict=True):
         got = runs[count][1][f"network, {name}: all of {what}"]

@@ -229,10 +229,10 @@ def test_some_hundred_files(tmp_path):
 
 
 @pytest.mark.slow
-def test_twenty_thousand_files(tmp_path):
+def test_some_thousand_files(tmp_path):
     seed = int(np.random.SeedSequence().entropy % 2**32)
     print("seed", seed)
     fuzzer = Fuzzer(tmp_path, seed)
-    fuzzer.run(20_000)
-    assert fuzzer.refused > 12_000
-    assert fuzzer.loaded > 400
+    fuzzer.run(4000)
+    assert fuzzer.refused > 2400
+    assert fuzzer.loaded > 80

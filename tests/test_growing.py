@@ -31,9 +31,7 @@ def test_it_stops_where_the_stream_has_no_more(rng):
 
 def test_it_grows_where_there_is_more_to_know(rng):
     X, y = spectrum(rng, 2500, 120)
-    auto, few = (
-        orfit.ORFit(orfit.Linear(120), m, noise=0.1, rows="plain") for m in ("auto", 10)
-    )
+    auto, few = (orfit.ORFit(orfit.Linear(120), m, noise=0.1, rows="plain") for m in ("auto", 10))
     for learner in (auto, few):
         learner.learn_each(X[:1500], y[:1500])
     ridge = np.linalg.solve(X[:1500].T @ X[:1500] + 0.1 * np.eye(120), X[:1500].T @ y[:1500])

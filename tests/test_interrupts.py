@@ -105,10 +105,7 @@ def test_an_exception_at_some_opcodes(name, way):
 
 @pytest.mark.parametrize(
     ("name", "way"),
-    [
-        pytest.param(*path, marks=[] if path[0] in TWICE else pytest.mark.slow)
-        for path in PATHS
-    ],
+    [pytest.param(*path, marks=[] if path[0] in TWICE else pytest.mark.slow) for path in PATHS],
 )
 def test_another_exception_while_the_first_is_dealt_with(name, way):
     road, rng = Road(name, way), np.random.default_rng(1)
@@ -123,10 +120,10 @@ def test_another_exception_while_the_first_is_dealt_with(name, way):
 
 @pytest.mark.slow
 @every_path
-def test_an_exception_at_a_thousand_opcodes(name, way):
+def test_an_exception_at_a_hundred_opcodes(name, way):
     """Over few rows, which have a fold among them, or are a block: every so many of them."""
     road = Road(name, way, rows=2 if way == "plain" and "batches" not in name else 7)
-    interval = max(1, road.raised_at(None) // 1000)
+    interval = max(1, road.raised_at(None) // 100)
     for moment in itertools.count(np.random.default_rng(3).integers(interval) + 1, interval):
         if road.raised_at(moment) is not None:
             return
@@ -134,9 +131,9 @@ def test_an_exception_at_a_thousand_opcodes(name, way):
 
 @pytest.mark.slow
 @every_path
-def test_a_thousand_alarms(name, way):
+def test_a_hundred_alarms(name, way):
     road, rng, came = Road(name, way, p=40, rows=150), np.random.default_rng(2), 0
-    while came < 1000:
+    while came < 100:
         seconds = rng.uniform(1e-5, 0.02)
         came += road.interrupted(lambda run, s=seconds: alarmed(s, run), came % 20 == 0) is None
 

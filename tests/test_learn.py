@@ -418,7 +418,8 @@ def test_a_row_of_a_pipe_is_learned_when_it_arrives(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "rows"), [
+    ("number", "code", "rows"),
+    [
         pytest.param(signal.SIGINT, 130, 50, marks=pytest.mark.slow),
         (signal.SIGTERM, 143, 600),
     ],
@@ -446,14 +447,14 @@ def test_signals_end_it_after_what_was_learned_is_saved(number, code, rows, tmp_
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "parquet"])
 def test_killed_at_random_moments(kind, tmp_path):
-    """Forty times each: what is left goes on to the same end."""
+    """Eight times each: what is left goes on to the same end."""
     path, checkpoint = put(tmp_path / f"t.{kind}", columns(60_000)), tmp_path / "c"
     rng, kills = random.Random(kind), 0
     arguments = ["learn", path, "--target", "y", "--features", "fourier:30", "--every", 300]
     process = run(*arguments, "--checkpoint", tmp_path / "whole", stdout=subprocess.DEVNULL)
     assert process.wait(600) == 0
     end = (tmp_path / "whole").read_bytes()
-    while kills < 40:
+    while kills < 8:
         process = run(*arguments, "--checkpoint", checkpoint, stdout=subprocess.DEVNULL,
                       stderr=subprocess.DEVNULL)  # fmt: skip
         try:

@@ -36,6 +36,7 @@ def close(learner, dense, tolerance=1e-8):
     assert difference <= tolerance * (1 + np.abs(dense.memory.P).max())
 
 
+@pytest.mark.slow
 @given(seeds, st.sampled_from(["learn", "blocks", "gaps"]))
 def test_an_orthogonal_motion_is_exact_while_nothing_is_dropped(seed, how):
     rng = np.random.default_rng(seed)
@@ -55,6 +56,7 @@ def test_an_orthogonal_motion_is_exact_while_nothing_is_dropped(seed, how):
     close(few, dense)
 
 
+@pytest.mark.slow
 @given(seeds, st.booleans())
 def test_any_motion_is_exact_with_all_directions(seed, as_sparse):
     rng = np.random.default_rng(seed)
@@ -84,6 +86,7 @@ def test_a_number_is_exact_and_leaves_directions_alone(seed, gamma, drift):
     close(few, dense)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_what_is_exact_of_a_step_in_time(m, rng):
     """Along A U, P is A P Aᵀ; outside it has the same trace; P stays positive."""
@@ -99,6 +102,7 @@ def test_what_is_exact_of_a_step_in_time(m, rng):
     assert np.linalg.eigvalsh(after).min() > 0
 
 
+@pytest.mark.slow
 def test_more_directions_come_nearer_to_the_whole_filter():
     """Heat on a ring, with random sources, measured at eight places at a time."""
     p, rng = 60, np.random.default_rng(3)
@@ -142,6 +146,7 @@ def test_saved_copied_and_refused_in_time(memory, rng, tmp_path):
         np.testing.assert_array_equal(learner.memory.sigma, first.memory.sigma)
 
 
+@pytest.mark.slow
 def test_a_sparse_matrix_is_passed_to_load(rng, tmp_path):
     A = sparse.diags(rng.uniform(0.5, 1, P))
     learner = orfit.ORFit(orfit.Linear(P), 3, noise=0.3, dynamics=A)
@@ -175,6 +180,7 @@ def test_systems_that_cannot_move(memory, settings, message):
             orfit.ORFit(orfit.Linear(P), memory, dynamics=0.9 * np.eye(P), **settings)
 
 
+@pytest.mark.slow
 def test_a_state_that_is_only_seen_through_the_motion(rng):
     """Places are measured, and speeds found."""
     A = np.array([[1.0, 1.0], [0.0, 1.0]])
@@ -221,6 +227,7 @@ def test_what_vanishes_is_known_to_be_nothing(A):
     np.testing.assert_allclose(learner.w, 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_grows_unseen_takes_nothing_from_what_is_measured():
     few = orfit.ORFit(orfit.Linear(2), 2, noise=1.0, dynamics=1.01)
     dense = orfit.EKF(orfit.Linear(2), noise=1.0, dynamics=1.01)
@@ -231,6 +238,7 @@ def test_what_grows_unseen_takes_nothing_from_what_is_measured():
     assert few.memory.variance(measured, 1.0) == pytest.approx(dense.memory.variance(measured, 1.0))
 
 
+@pytest.mark.slow
 def test_small_noise_and_a_rotation_in_float32(rng):
     A = orthogonal(rng).astype(np.float32)
     few = orfit.ORFit(orfit.Linear(P), P, noise=1e-6, dynamics=A, w0=np.zeros(P, np.float32))

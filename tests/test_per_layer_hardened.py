@@ -315,7 +315,7 @@ class Interrupted:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize("alarms", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("alarms", [30, pytest.param(200, marks=pytest.mark.slow)])
 def test_alarms(alarms):
     """Each block was learned or it was not; the network and torch are in the modes they were in."""
     expected = [Interrupted().learn(blocks).everything() for blocks in range(11)]

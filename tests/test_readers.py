@@ -923,7 +923,7 @@ def test_a_file_cut_anywhere_is_rows_or_a_sentence(tmp_path, kind):
 def test_many_damaged_files_are_rows_or_a_sentence(tmp_path, kind):
     randoms = random.Random(1)
     whole = written(kind)
-    for _ in range(4000):
+    for _ in range(800):
         survives(tmp_path, kind, damaged(whole, randoms), chunk=randoms.choice([1, 30, 1000]))
 
 

@@ -71,9 +71,10 @@ def test_streams_with_every_share_of_news(rows, seed, m, p, digits):
     lengths = np.linalg.norm(Q, axis=1)
     drift = np.abs(Q @ Q.T - frame.M[: frame.stored, : frame.stored])
     assert (drift <= 1e-12 * np.outer(lengths, lengths)).all(), "M is the Gram matrix of the rows"
-    # As near as the oracle is to itself, when the last digits of its rows are others.
+    # As near as the oracle is to itself, when the last digits of its rows are others: the largest
+    # of eight perturbations, since of three the largest is too small by a factor now and then.
     moved, turned = 0.0, 0.0
-    for _ in range(3):
+    for _ in range(8):
         other = Explicit(p, m)
         for x in X:
             other.learn(x * (1 + 1e-15 * rng.standard_normal(p)), x @ true)

@@ -253,7 +253,7 @@ def test_rows_of_zeros_are_no_start(first, rng):
 
 
 def test_after_a_loud_phase_guesses_come_back(rng):
-    X, y = stream("white", rng, 6000, 20, noise=0.1)
+    X, y = stream("white", rng, 3000, 20, noise=0.1)
     loud = slice(300, 1024)
     X[loud] *= 1e4
     y[loud] *= 1e4

@@ -10,7 +10,7 @@ warm = $(1)/bin/python -c "import orfit; orfit.warm_up('$(2)')"
 # Two processes; one that has no more tests takes some of the other's.
 pytest = $(1)/bin/pytest -n 2 --dist worksteal
 
-.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-slow bench bench-streams bench-settings docs wheel setup clean
+.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-slow bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -65,6 +65,14 @@ bench-streams: .venv/bench
 
 bench-settings: .venv/bench
 	.venv/bin/python benchmarks/settings.py
+
+# Experiments that are not in the paper: make bench-experiments NAMES="memory tail"
+bench-experiments: .venv/bench
+	.venv/bin/python benchmarks/experiments/run.py $(NAMES)
+
+# This commit and the last one with numba, timed in alternation.
+bench-last-numba: .venv/bench
+	.venv/bin/python benchmarks/last_numba.py
 
 docs: .venv-docs/ready
 	.venv-docs/bin/zensical build --clean --strict

@@ -1,4 +1,4 @@
-"""Ten classes, one after another, in one pass (beyond the paper): who still knows the first ones?
+"""Ten classes, one after another, in one pass: who still knows the first ones?
 
 MNIST, all zeros first, then all ones, and so on, in small blocks that are seen once. Random ReLU
 features with ten heads, learned by ORFit with m directions and by others with the same memory; and
@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from by_class import CLASSES, draw, learn_by_class, note
+from digits import random_features
 
 import orfit
 from orfit import datasets
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.by_class import CLASSES, draw, learn_by_class, note
-from orfit.experiments.digits import random_features
-from orfit.experiments.report import Curves, Tick
 from orfit.measures import backward_transfer, forgetting
 from orfit.memory import FrequentDirections, Principal, Sketch
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Ten classes of MNIST, one after another, in one pass"
 
@@ -117,21 +117,21 @@ def tangent_network(settings: Settings) -> Any:
     return orfit.ORFit(model, settings.m, noise=settings.tangent_noise)
 
 
-def ticks(settings: Settings) -> int:
+def count_steps(settings: Settings) -> int:
     return len(NAMES) * CLASSES
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
+def run(settings: Settings, advance: Advance) -> Curves:
     data = ordered_mnist(settings)
     features = random_features(data.X.shape[1], settings.features, settings.seed)
     curves = Curves()
     featured = Data(features(data.X), data.classes, features(data.X_test), data.classes_test)
     for method, learner in learners(settings).items():
-        note(curves, method, learned_by_class(learner, featured, settings.block, tick))
+        note(curves, method, learned_by_class(learner, featured, settings.block, advance))
     few = data.part(settings.tangent_images)
     network = tangent_network(settings)
-    note(curves, "tangent", learned_by_class(network, few, settings.tangent_block, tick))
-    curves.facts["ridge"] = np.array([ridge(featured, R) for R in (settings.noise, *RIDGES)])
+    note(curves, "tangent", learned_by_class(network, few, settings.tangent_block, advance))
+    curves.extras["ridge"] = np.array([ridge(featured, R) for R in (settings.noise, *RIDGES)])
     return curves
 
 
@@ -145,7 +145,7 @@ def ridge(data: Data, noise: float) -> float:
     return float(((data.X_test @ w).argmax(axis=1) == data.classes_test).mean())
 
 
-def learned_by_class(learner: Any, data: Data, block: int, tick: Tick) -> Array:
+def learned_by_class(learner: Any, data: Data, block: int, advance: Advance) -> Array:
     """Accuracy after each class, learned in blocks, on each class: (10, 10)."""
 
     def learn(X: Array, Y: Array) -> None:
@@ -153,21 +153,21 @@ def learned_by_class(learner: Any, data: Data, block: int, tick: Tick) -> Array:
             learner.learn_batch(X[start : start + block], Y[start : start + block])
 
     train, test = (data.X, data.classes), (data.X_test, data.classes_test)
-    return learn_by_class(learn, learner.predict, train, test, tick)
+    return learn_by_class(learn, learner.predict, train, test, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
     rows = []
     for method, name in NAMES.items():
-        accuracy = curves.facts[method]
+        accuracy = curves.extras[method]
         numbers = accuracy[-1].mean(), backward_transfer(accuracy), forgetting(accuracy)
         rows.append([_named(name, method, settings), *[f"{100 * x:.1f}" for x in numbers]])
-    same, *others = curves.facts["ridge"]
+    same, *others = curves.extras["ridge"]
     best = int(np.argmax(others))
     rows.append(["ridge on all data at once, same R", f"{100 * same:.1f}", "", ""])
     rows.append([f"the same, R = {RIDGES[best]:g}", f"{100 * others[best]:.1f}", "", ""])
     columns = ["learner", "accuracy", "backward transfer", "forgotten"]
-    return [report.table("In the end, on all classes (%, and points)", columns, rows)]
+    return [report.make_table("In the end, on all classes (%, and points)", columns, rows)]
 
 
 def _named(name: str, method: str, settings: Settings) -> str:
@@ -176,11 +176,11 @@ def _named(name: str, method: str, settings: Settings) -> str:
     return f"{name}, m = {settings.few if method == 'orfit-few' else settings.m}"
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    made, axes = report.panels(len(NAMES) // 2, 2.9, 3.3, rows=2)
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.make_panels(len(NAMES) // 2, 2.9, 3.3, rows=2)
     titles = {}
     for method, name in NAMES.items():
-        accuracy = curves.facts[method]
+        accuracy = curves.extras[method]
         title = _named(name, method, settings).replace(", ", "\n", 1)
         titles[f"{title}\n{100 * accuracy[-1].mean():.1f} %"] = accuracy
     draw(axes, titles, made)

@@ -1,4 +1,4 @@
-"""How much memory is enough? Errors against m, and the minimax bound (beyond the paper).
+"""How much memory is enough? Errors against m, and the minimax bound.
 
 The data of `limited`, with m = 1 … 100 directions chosen in four ways: the principal ones of the
 stream (ORFit), the latest, random ones, and the exact principal directions of all gradients so far,
@@ -19,8 +19,8 @@ import numpy as np
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report, rotated
-from orfit.experiments.report import Curves, Tick
+from orfit.reproduce import report, rotated
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "How much memory is enough? 100 rotated twos in one pass, against m"
 
@@ -52,7 +52,7 @@ def sizes(settings: Settings) -> list[int]:
     return sorted({*range(1, largest, settings.every), largest})
 
 
-def ticks(settings: Settings) -> int:
+def count_steps(settings: Settings) -> int:
     return len(sizes(settings)) * settings.runs
 
 
@@ -67,9 +67,9 @@ def memories(settings: Settings, m: int, run: int) -> dict[str, tuple[Any, float
     }
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    data = rotated.rotated_twos(settings)
-    model = rotated.model_of(settings)
+def run(settings: Settings, advance: Advance) -> Curves:
+    data = rotated.load_data(settings)
+    model = rotated.make_model(settings)
     Phi, Phi_test = (model.phi(X, np.float64) for X in (data.X, data.X_test))
     sigma = np.linalg.svd(Phi, compute_uv=False)
     axes = [np.linalg.svd(Phi[:i].T, full_matrices=False)[0] for i in range(len(Phi) + 1)]
@@ -79,8 +79,8 @@ def run(settings: Settings, tick: Tick) -> Curves:
     def note(method: str, number: int, m: int, w: Array, U: Array) -> None:
         away = Phi.T - U @ (U.T @ Phi.T)
         told = {
-            "test_rmse": rotated.rmse(Phi_test @ w, data.y_test),
-            "train_rmse": rotated.rmse(Phi @ w, data.y),
+            "test_rmse": rotated.compute_rmse(Phi_test @ w, data.y_test),
+            "train_rmse": rotated.compute_rmse(Phi @ w, data.y),
         }
         if method != "orfit-noise":  # its steps may move within what is remembered, too
             told["worst_change"] = np.asarray(np.linalg.norm(away, 2))
@@ -88,14 +88,14 @@ def run(settings: Settings, tick: Tick) -> Curves:
             row = found.setdefault((method, quantity), np.empty((settings.runs, len(ms))))
             row[number, ms.index(m)] = value
 
-    for number, w0 in rotated.starts(settings):
+    for number, w0 in rotated.draw_starts(settings):
         for m in ms:
             for method, (memory, noise) in memories(settings, m, number).items():
                 learner = orfit.ORFit(model, memory, w0=w0, noise=noise)
                 learner.learn_each(data.X, data.y)
                 note(method, number, m, learner.w, memory.U)
             note("orfit-pca", number, m, *with_exact_pca(Phi, data.y, w0, axes, m))
-            tick()
+            advance()
     curves = Curves()
     for (method, quantity), values in found.items():
         curves.add(method, quantity, np.array(ms), values)
@@ -120,7 +120,7 @@ def with_exact_pca(
     return w, axes[-1][:, :m]
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
     ms = sizes(settings)
     chosen = sorted({min(ms, key=lambda m: abs(m - wanted)) for wanted in (1, 10, 40, 100)})
     columns = ["memory", *[f"m = {m}" for m in chosen]]
@@ -131,15 +131,15 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
     }
     made = []
     for quantity, title in titles.items():
-        rows = report.at_steps(curves.of(quantity), chosen)
-        for row, curve in zip(rows, curves.of(quantity), strict=True):
+        rows = report.format_rows(curves.select(quantity), chosen)
+        for row, curve in zip(rows, curves.select(quantity), strict=True):
             row[0] = NAMES[curve.method]
-        made.append(report.table(title, columns, rows))
+        made.append(report.make_table(title, columns, rows))
     return made
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    made, axes = report.panels(3, 4.6)
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.make_panels(3, 4.6)
     titles = {
         "test_rmse": ("Test error", "root mean square error (°)"),
         "train_rmse": ("Training error", "root mean square error (°)"),
@@ -149,10 +149,10 @@ def figure(curves: Curves, settings: Settings) -> Any:
         ),
     }
     for axis, (quantity, (title, label)) in zip(axes, titles.items(), strict=True):
-        for curve in curves.of(quantity):
+        for curve in curves.select(quantity):
             dashes = {"bound": "--", "orfit-pca": ":", "orfit-noise": "-."}.get(curve.method, "-")
             colour, name = COLOURS[curve.method], NAMES[curve.method]
-            report.shaded(axis, curve, color=colour, label=name, linestyle=dashes)
+            report.plot_band(axis, curve, color=colour, label=name, linestyle=dashes)
         axis.set_title(title)
         axis.set_ylabel(label)
         axis.set_xlabel("directions kept, m")
@@ -161,5 +161,5 @@ def figure(curves: Curves, settings: Settings) -> Any:
         axis.set_ylim(bottom=0)
     handles = axes[0].get_legend_handles_labels()[0] + axes[2].get_legend_handles_labels()[0][-1:]
     axes[0].legend(fontsize=8, handles=handles, loc="upper right")
-    report.say_runs(made, settings.runs)
+    report.add_caption(made, settings.runs)
     return made

@@ -1,4 +1,4 @@
-"""Split MNIST (beyond the paper), class-incremental: two new classes at a time, in one pass.
+"""Split MNIST, class-incremental: two new classes at a time, in one pass.
 
 First zeros and ones, then twos and threes, and so on; each image is seen once, and in the end one
 of all ten classes must be named. `orfit.Heads` on pixels, untuned, with and without random
@@ -10,12 +10,12 @@ In curves.csv `step` is how many pairs of classes have been learned.
 from dataclasses import dataclass
 from typing import Any
 
+import heads_beside
 import numpy as np
+from heads_beside import Beside, Data
 
 from orfit import datasets
-from orfit.experiments import heads_beside
-from orfit.experiments.heads_beside import Beside, Data
-from orfit.experiments.report import Curves, Tick
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Split MNIST, two new classes at a time, in one pass"
 PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
@@ -42,17 +42,17 @@ def digits(settings: Any) -> Data:
     return Data(rows(data.train_images[chosen]), labels[0], rows(data.test_images), labels[1])
 
 
-def ticks(settings: Settings) -> int:
-    return heads_beside.ticks_of(settings, len(PAIRS))
+def count_steps(settings: Settings) -> int:
+    return heads_beside.count_steps(settings, len(PAIRS))
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    return heads_beside.run_all(settings, digits(settings), PAIRS, tick)
+def run(settings: Settings, advance: Advance) -> Curves:
+    return heads_beside.run_all(settings, digits(settings), PAIRS, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [heads_beside.table_of(curves, settings)]
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [heads_beside.make_table(curves, settings)]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    return heads_beside.figure_of(curves, settings, "pairs of classes learned")
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    return heads_beside.draw_figure(curves, settings, "pairs of classes learned")

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tasks import spread
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.tasks import spread
 from orfit.networks.features import Expansion
 from orfit.networks.heads import MEASURED
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curves
 
 BLOCK = 500  # rows that are expanded at once
 
@@ -213,7 +213,7 @@ def learners(settings: Beside, seed: int) -> Iterator[tuple[str, Any]]:
     yield "exact", Exact(settings.expand, seed)
 
 
-def run_all(settings: Beside, data: Data, stages: list[list[int]], tick: Tick) -> Curves:
+def run_all(settings: Beside, data: Data, stages: list[list[int]], advance: Advance) -> Curves:
     """Every learner on every stage, a list of the classes that come, mixed among themselves."""
     curves = Curves()
     accuracy: dict[str, list[Any]] = {name: [] for name in NAMES}
@@ -233,16 +233,16 @@ def run_all(settings: Beside, data: Data, stages: list[list[int]], tick: Tick) -
                 asked = known[now.y_test]
                 right = learner.predict(now.X_test[asked]) == now.y_test[asked]
                 measured.append(right.mean())
-                tick()
+                advance()
             accuracy[name].append(measured)
             costs[name].append([seconds, learner.megabytes])
     for name, values in accuracy.items():
         curves.add(name, "accuracy", np.arange(1, len(stages) + 1), np.array(values))
-        curves.facts[name] = np.mean(costs[name], axis=0)
+        curves.extras[name] = np.mean(costs[name], axis=0)
     return curves
 
 
-def ticks_of(settings: Beside, stages: int) -> int:
+def count_steps(settings: Beside, stages: int) -> int:
     return len(NAMES) * settings.runs * stages
 
 
@@ -250,21 +250,21 @@ def named(name: str, settings: Beside) -> str:
     return NAMES[name].format(m=settings.m, few=settings.few, expand=f"{settings.expand:,}")
 
 
-def table_of(curves: Curves, settings: Beside) -> Any:
+def make_table(curves: Curves, settings: Beside) -> Any:
     rows = []
     for name in NAMES:
-        seconds, megabytes = curves.facts[name]
+        seconds, megabytes = curves.extras[name]
         final = spread(100 * curves[name, "accuracy"].values[:, -1])
         rows.append([named(name, settings), final, f"{seconds:.0f}", f"{megabytes:.2f}"])
     columns = ["learner", "accuracy", "s", "MB"]
-    return report.table("In the end, on all ten classes (%)", columns, rows)
+    return report.make_table("In the end, on all ten classes (%)", columns, rows)
 
 
-def figure_of(curves: Curves, settings: Beside, label: str) -> Any:
-    made, axis = report.panels(1, 7.0, 4.4)
+def draw_figure(curves: Curves, settings: Beside, label: str) -> Any:
+    made, axis = report.make_panels(1, 7.0, 4.4)
     for name in NAMES:
         curve = curves[name, "accuracy"]
-        report.shaded(
+        report.plot_band(
             axis,
             report.Curve(name, "accuracy", curve.steps, 100 * curve.values),
             color=f"tab:{COLOURS[name]}",

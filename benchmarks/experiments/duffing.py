@@ -1,4 +1,4 @@
-"""A Duffing oscillator, identified in one pass: ORFit beside RLS and ridge (beyond the paper).
+"""A Duffing oscillator, identified in one pass: ORFit beside RLS and ridge.
 
 A mass on a spring that stiffens, as in the Silverbox benchmark; here it is simulated, by RK4:
 
@@ -24,8 +24,8 @@ import numpy as np
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.report import Curve, Curves, Tick
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curve, Curves
 
 TITLE = "A simulated Duffing oscillator, identified in one pass"
 
@@ -149,11 +149,11 @@ def sizes(settings: Settings) -> list[int]:
     return [m for m in SIZES if m <= settings.largest_m] or [settings.largest_m]
 
 
-def ticks(settings: Settings) -> int:
+def count_steps(settings: Settings) -> int:
     return 2 * len(sizes(settings)) + 1
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
+def run(settings: Settings, advance: Advance) -> Curves:
     given, curves = problem(settings), Curves()
     Phi, Phi_test = given.features(given.Z), given.features(given.Z_test)
     model, ms = orfit.Linear(Phi.shape[1]), sizes(settings)
@@ -173,8 +173,8 @@ def run(settings: Settings, tick: Tick) -> Curves:
             "coverage": 100 * float(inside.mean()),
             "coverage_strong": 100 * float(inside[-(len(inside) // 4) :].mean()),
         }
-        curves.facts[f"{name} {size}"] = given.unit * np.array([f, std])
-        tick()
+        curves.extras[f"{name} {size}"] = given.unit * np.array([f, std])
+        advance()
 
     for m in ms:
         learn("orfit", m, orfit.ORFit(model, m, w0=given.w0, noise=given.R))
@@ -191,7 +191,7 @@ def run(settings: Settings, tick: Tick) -> Curves:
         for quantity in told[name, steps[0]]:
             values = np.array([[told[name, size][quantity] for size in steps]])
             curves.add(name, quantity, np.array(steps), values)
-    curves.facts["test"] = given.unit * given.y_test
+    curves.extras["test"] = given.unit * given.y_test
     return curves
 
 
@@ -228,9 +228,9 @@ def _rmse(given: Problem, prediction: Array) -> float:
     return given.unit * float(np.sqrt(np.mean((prediction - given.y_test) ** 2)))
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
     errors, learners = [], []
-    for curve in curves.of("one_step"):
+    for curve in curves.select("one_step"):
         name = curve.method
         for size in map(int, curve.steps):
             label = NAMES[name] + (f", m = {size}" if name.startswith("orfit") else "")
@@ -245,16 +245,16 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
     title = f"Errors on the test record (mm, root mean square; sensor noise {settings.noise:g})"
     columns = ["", "MB", "R", "S/R", "dropped", "in 95 %", "last quarter"]
     return [
-        report.table(title, ["", "one step ahead", "free run"], errors),
-        report.table("What the learners hold and tell", columns, learners),
+        report.make_table(title, ["", "one step ahead", "free run"], errors),
+        report.make_table("What the learners hold and tell", columns, learners),
     ]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    made, axes = report.panels(2, 5.6, 3.6, rows=2)
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.make_panels(2, 5.6, 3.6, rows=2)
     titles = {"one_step": "One step ahead", "free_run": "Free run: fed with its own outputs"}
     for axis, (quantity, title) in zip(axes[0], titles.items(), strict=True):
-        for curve in curves.of(quantity):
+        for curve in curves.select(quantity):
             _against_m(axis, curve)
         axis.set(title=title, ylabel="test error (mm, rms)", xlabel="directions kept, m")
         ms = sizes(settings)
@@ -285,12 +285,12 @@ def _against_m(axis: Any, curve: Curve) -> None:
 
 def _stretch(axes: Any, curves: Curves, ms: list[int]) -> None:
     """Some of the test record near its end, and the errors there with their intervals."""
-    y = curves.facts["test"]
+    y = curves.extras["test"]
     here = slice(max(0, len(y) - 2 * SHOWN), len(y) - SHOWN)
     seconds = SAMPLE * np.arange(here.start, here.stop)
     axes[0].plot(seconds, y[here], ".", color="black", label="measured")
     for m, colour in zip(ms, ("tab:orange", "tab:blue"), strict=False):
-        f, std = (row[here] for row in curves.facts[f"orfit {m}"])
+        f, std = (row[here] for row in curves.extras[f"orfit {m}"])
         label = f"ORFit, m = {m}"
         axes[0].plot(seconds, f, color=colour, linewidth=1, label=label)
         axes[1].plot(seconds, y[here] - f, ".", color=colour, label=label)

@@ -1,4 +1,4 @@
-"""Rotated MNIST (beyond the paper): twenty tasks, one after another, in one pass.
+"""Rotated MNIST: twenty tasks, one after another, in one pass.
 
 Each task is MNIST turned by an angle of its own, drawn from 0 to 180 degrees. A network
 784-100-100-10 with biases sees every image of a task once. Nobody is told where a task ends, and no
@@ -12,13 +12,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import tasks
+from by_class import CLASSES
 from scipy import ndimage, sparse
+from tasks import Descent, EachLayer, Entry, Shown, Tasks
 
 from orfit.door import Array
-from orfit.experiments import tasks
-from orfit.experiments.by_class import CLASSES
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.tasks import Descent, EachLayer, Entry, Shown, Tasks
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Rotated MNIST in twenty tasks, one after another, in one pass"
 
@@ -88,20 +88,20 @@ def learner(method: str, settings: Settings, shown: Shown) -> Any:
     return EachLayer(module, settings, "input" if method == "input" else "both")
 
 
-def ticks(settings: Settings) -> int:
-    return tasks.ticks_of(ENTRIES, settings)
+def count_steps(settings: Settings) -> int:
+    return tasks.count_steps(ENTRIES, settings)
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    return tasks.run_all(ENTRIES, settings, Rotated, learner, tick)
+def run(settings: Settings, advance: Advance) -> Curves:
+    return tasks.run_all(ENTRIES, settings, Rotated, learner, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [tasks.table_of(curves, ENTRIES, _name, _published(settings))]
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [tasks.make_table(curves, ENTRIES, _name, _published(settings))]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    return tasks.figure_of(curves, ENTRIES, _name, _published(settings))
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    return tasks.draw_figure(curves, ENTRIES, _name, _published(settings))
 
 
 def _name(entry: Entry) -> str:

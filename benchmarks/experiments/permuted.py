@@ -1,4 +1,4 @@
-"""Permuted MNIST (beyond the paper): ten tasks, one after another, in one pass.
+"""Permuted MNIST: ten tasks, one after another, in one pass.
 
 Each task is MNIST with its pixels in another order. A network 784-100-100-10 without biases sees
 every image of a task once, then the next task comes; only OGD is told when. After each task the
@@ -17,13 +17,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import tasks
+from by_class import CLASSES
+from tasks import SMALL, Descent, EachLayer, Entry, Shown, Tasks
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import tasks
-from orfit.experiments.by_class import CLASSES
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.tasks import SMALL, Descent, EachLayer, Entry, Shown, Tasks
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Permuted MNIST, task after task, in one pass"
 
@@ -159,20 +159,20 @@ def learner(method: str, settings: Settings, shown: Shown) -> Any:
     return Descent(network(settings), settings.lr if method == "sgd" else settings.few_lr)
 
 
-def ticks(settings: Settings) -> int:
-    return tasks.ticks_of(ENTRIES, settings)
+def count_steps(settings: Settings) -> int:
+    return tasks.count_steps(ENTRIES, settings)
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    return tasks.run_all(ENTRIES, settings, Permuted, learner, tick)
+def run(settings: Settings, advance: Advance) -> Curves:
+    return tasks.run_all(ENTRIES, settings, Permuted, learner, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [tasks.table_of(curves, ENTRIES, _names(settings), _published(settings))]
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [tasks.make_table(curves, ENTRIES, _names(settings), _published(settings))]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    return tasks.figure_of(curves, ENTRIES, _names(settings), _published(settings))
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    return tasks.draw_figure(curves, ENTRIES, _names(settings), _published(settings))
 
 
 def _names(settings: Settings) -> Any:

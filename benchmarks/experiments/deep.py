@@ -13,8 +13,8 @@ import numpy as np
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report, rotated
-from orfit.experiments.report import Curves, Tick
+from orfit.reproduce import report, rotated
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Networks: gradients at the start (tangent), or at the current parameters"
 
@@ -55,12 +55,12 @@ def widths(settings: Settings) -> list[int]:
     return sorted({settings.narrow, settings.wide})
 
 
-def ticks(settings: Settings) -> int:
+def count_steps(settings: Settings) -> int:
     return settings.runs * len(widths(settings)) * len(KINDS)
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    data = rotated.rotated_twos(settings)
+def run(settings: Settings, advance: Advance) -> Curves:
+    data = rotated.load_data(settings)
     found: dict[tuple[str, str], list[Array]] = {}
     steps: dict[str, Array] = {}
     for number in range(settings.runs):
@@ -75,7 +75,7 @@ def run(settings: Settings, tick: Tick) -> Curves:
                 for column, quantity in ((1, "test_rmse"), (2, "train_rmse")):
                     values = np.array([row[column] for row in told])
                     found.setdefault((method, quantity), []).append(values)
-                tick()
+                advance()
     curves = Curves()
     for (method, quantity), runs in found.items():
         curves.add(method, quantity, steps[method], np.array(runs))
@@ -94,8 +94,8 @@ def _one_pass(
         test, train = (learner.predict(X) for X in (data.X_test, data.X))
         yield (
             learner.seen,
-            float(rotated.rmse(test, data.y_test)),
-            float(rotated.rmse(train, data.y)),
+            float(rotated.compute_rmse(test, data.y_test)),
+            float(rotated.compute_rmse(train, data.y)),
         )
 
 
@@ -116,12 +116,12 @@ def _epochs(
                 test, train = (module(inputs)[:, 0].double().numpy() for inputs in (X_test, X))
             yield (
                 epoch * len(X),
-                float(rotated.rmse(test, data.y_test)),
-                float(rotated.rmse(train, data.y)),
+                float(rotated.compute_rmse(test, data.y_test)),
+                float(rotated.compute_rmse(train, data.y)),
             )
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
     rows = []
     for kind, (name, _) in KINDS.items():
         for width in widths(settings):
@@ -133,11 +133,11 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
             named = name.replace("m directions", f"m = {settings.m}")
             rows.append([named, str(width), *cells])
     title = "Errors in the end (°, root mean square; mean ± std over runs)"
-    return [report.table(title, ["", "width", "training", "test"], rows)]
+    return [report.make_table(title, ["", "width", "training", "test"], rows)]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    made, axes = report.panels()
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.make_panels()
     for axis, quantity, title in zip(
         axes, ("test_rmse", "train_rmse"), ("Test error", "Training error"), strict=True
     ):
@@ -148,7 +148,7 @@ def figure(curves: Curves, settings: Settings) -> Any:
                 if kind == "sgd":  # its steps are others: only where it ends
                     axis.axhline(curve.mean[-1], color=colour, linestyle=style, label=label)
                 else:
-                    report.shaded(axis, curve, color=colour, linestyle=style, label=label)
+                    report.plot_band(axis, curve, color=colour, linestyle=style, label=label)
         axis.set_title(title)
         axis.set_xlabel("training images learned")
         axis.set_ylabel("root mean square error (°)")
@@ -156,5 +156,5 @@ def figure(curves: Curves, settings: Settings) -> Any:
         axis.grid(alpha=0.3)
     handles = axes[0].get_legend_handles_labels()[0]
     made.legend(handles=handles, fontsize=7, ncols=4, loc="outside upper center")
-    report.say_runs(made, settings.runs)
+    report.add_caption(made, settings.runs)
     return made

@@ -14,9 +14,9 @@ import numpy as np
 import orfit
 from orfit import datasets
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.report import Curves, Tick
 from orfit.measures import backward_transfer
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curves
 
 SMALL = 10  # images in a batch of those that descend by small steps
 
@@ -171,13 +171,13 @@ def stages(shown: Shown, settings: Tasks, entry: Entry) -> list[tuple[Array, Arr
     return [(part[0], part[1]) for part in np.split(pairs, len(rows), axis=1)]
 
 
-def ticks_of(entries: dict[str, Entry], settings: Tasks) -> int:
+def count_steps(entries: dict[str, Entry], settings: Tasks) -> int:
     runs = sum(1 if entry.once else settings.runs for entry in entries.values())
     return runs * settings.tasks
 
 
 def run_all(
-    entries: dict[str, Entry], settings: Any, shown_by: Any, make: Any, tick: Tick
+    entries: dict[str, Entry], settings: Any, shown_by: Any, make: Any, advance: Advance
 ) -> Curves:
     """Every learner on every task, in each run.
 
@@ -201,14 +201,14 @@ def run_all(
                 learner.end_task()
                 seconds += time.perf_counter() - start
                 accuracy.append(shown.accuracy(learner, settings.tasks))
-                tick()
+                advance()
             measured[method].append(np.array(accuracy))
             costs[method].append([len(rows), seconds, learner.numbers])
     for method, tables in measured.items():
-        curves.facts[method] = np.array(tables)
-        curves.facts[f"{method} costs"] = np.mean(costs[method], axis=0)
+        curves.extras[method] = np.array(tables)
+        curves.extras[f"{method} costs"] = np.mean(costs[method], axis=0)
         for task in range(settings.tasks):
-            values = curves.facts[method][:, :, task]
+            values = curves.extras[method][:, :, task]
             curves.add(method, f"accuracy_{task + 1}", np.arange(1, settings.tasks + 1), values)
     return curves
 
@@ -219,14 +219,14 @@ def spread(values: Array) -> str:
     return told if len(values) == 1 else f"{told} ± {values.std():.1f}"
 
 
-def table_of(
+def make_table(
     curves: Curves, entries: dict[str, Entry], names: Any, published: list[tuple[str, float]]
 ) -> Any:
     """What is known in the end. published: what others report, quoted."""
     rows = []
     for method, entry in entries.items():
-        accuracy = curves.facts[method]
-        count, seconds, numbers = curves.facts[f"{method} costs"]
+        accuracy = curves.extras[method]
+        count, seconds, numbers = curves.extras[f"{method} costs"]
         told = accuracy.shape[1] > 1 and not entry.mixed
         transfer = np.array([backward_transfer(table) for table in accuracy]) if told else None
         cells = [spread(100 * accuracy[:, -1].mean(axis=1))]
@@ -235,20 +235,20 @@ def table_of(
     rows += [[name, "", f"{value}", "", "", ""] for name, value in published]
     columns = ["learner", "images", "accuracy", "transfer", "s", "memory"]
     title = "In the end, on all tasks (%, points of backward transfer, 10⁶ numbers kept)"
-    return report.table(title, columns, rows)
+    return report.make_table(title, columns, rows)
 
 
-def figure_of(
+def draw_figure(
     curves: Curves, entries: dict[str, Entry], names: Any, published: list[tuple[str, float]]
 ) -> Any:
     """Accuracy on all tasks so far, and on the first, as tasks arrive."""
-    made, axes = report.panels()
+    made, axes = report.make_panels()
     tasks = 0
     for method, entry in entries.items():
-        accuracy = 100 * curves.facts[method].mean(axis=0)
+        accuracy = 100 * curves.extras[method].mean(axis=0)
         tasks = len(accuracy)
         learned = np.arange(1, tasks + 1)
-        count = curves.facts[f"{method} costs"][0]
+        count = curves.extras[f"{method} costs"][0]
         style = {"color": entry.colour, "linestyle": "--" if entry.few else "-", "marker": "."}
         label = f"{names(entry)}, {count:,.0f} images a task"
         if entry.mixed:  # it ends where the others can but come to

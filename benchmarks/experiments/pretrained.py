@@ -1,4 +1,4 @@
-"""New classes on a network that was trained before (beyond the paper): CIFAR-10, class after class.
+"""New classes on a network that was trained before: CIFAR-10, class after class.
 
 The network is EfficientNet-lite0 as it was trained on ImageNet; it stays as it is, and its 1,280
 features of an image are learned by `orfit.Heads`, untuned, and by learners that keep no images
@@ -11,12 +11,13 @@ In curves.csv `step` is how many classes have been learned.
 from dataclasses import dataclass
 from typing import Any
 
+import heads_beside
+from frozen import features_of, kept, lite0
+from heads_beside import Beside, Data
+from split import digits
+
 from orfit.datasets.full_cifar10 import cifar10
-from orfit.experiments import heads_beside
-from orfit.experiments.frozen import features_of, kept, lite0
-from orfit.experiments.heads_beside import Beside, Data
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.split import digits
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "New classes on a network that was trained before, in one pass"
 ONE_BY_ONE = [[label] for label in range(10)]
@@ -72,18 +73,18 @@ def digits_by_a_network(settings: Settings) -> Data:
     return Data(made[0], data.y, made[1], data.y_test)
 
 
-def ticks(settings: Settings) -> int:
-    return heads_beside.ticks_of(settings, len(ONE_BY_ONE))
+def count_steps(settings: Settings) -> int:
+    return heads_beside.count_steps(settings, len(ONE_BY_ONE))
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
+def run(settings: Settings, advance: Advance) -> Curves:
     data = digits_by_a_network(settings) if settings.bundled else images_by_lite0(settings)
-    return heads_beside.run_all(settings, data, ONE_BY_ONE, tick)
+    return heads_beside.run_all(settings, data, ONE_BY_ONE, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [heads_beside.table_of(curves, settings)]
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [heads_beside.make_table(curves, settings)]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    return heads_beside.figure_of(curves, settings, "classes learned")
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    return heads_beside.draw_figure(curves, settings, "classes learned")

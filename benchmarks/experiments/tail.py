@@ -1,4 +1,4 @@
-"""What does a bounded memory lose against exact ridge regression? (beyond the paper)
+"""What does a bounded memory lose against exact ridge regression?
 
 ORFit keeps m directions and, of all it has dropped, one number, the tail (`orfit.tail`). Ridge
 regression with the same R, which forgets nothing, is the yardstick. Beside it: ORFit with the tail,
@@ -25,8 +25,8 @@ import numpy as np
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.report import Curves, Tick
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "What a bounded memory loses against exact ridge regression"
 
@@ -72,7 +72,7 @@ BLOCKS = [1, 30, 300]
 IN_BLOCKS = {"white": "-", "1/i": "--", "rank": ":"}  # how each is drawn
 FADING = [1.0, 0.99]  # λ, where w jumps
 REGIMES = 4
-ONES, CLOSE = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)  # ticks
+ONES, CLOSE = (1, 2, 5), (1, 1.5, 2, 3, 5, 7)  # count_steps
 
 
 @dataclass(frozen=True)
@@ -103,14 +103,14 @@ def lengths(settings: Settings) -> Array:
     return np.array(sorted({n for n in halves if n}))
 
 
-def ticks(settings: Settings) -> int:
+def count_steps(settings: Settings) -> int:
     return settings.runs * (len(STREAMS) + 2) + len(IN_BLOCKS)
 
 
 Told = tuple[str, Any, Any]  # a method, the steps, and its errors there
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
+def run(settings: Settings, advance: Advance) -> Curves:
     found: dict[tuple[str, str], tuple[Array, list[Array]]] = {}
 
     def note(quantity: str, told: Iterator[Told]) -> None:
@@ -124,16 +124,16 @@ def run(settings: Settings, tick: Tick) -> Curves:
             note(f"error {name} by R", _by_noise(stream, settings))
             if name in DRAWN:
                 note(f"error {name} by m", _by_size(stream, settings))
-            tick()
+            advance()
         note("error white by rows", _by_rows(settings, number))
-        tick()
+        advance()
         for fading in FADING:
             note(f"error jump λ={fading:g} by rows", _after_jump(settings, number, fading))
-        tick()
+        advance()
     for name in IN_BLOCKS:
         few = replace(settings, rows=settings.block_rows)
         note(f"error {name} by block", _by_block(made(name, few, 0), few))
-        tick()
+        advance()
     curves = Curves()
     for (method, quantity), (steps, runs) in found.items():
         curves.add(method, quantity, steps, np.array(runs))
@@ -294,7 +294,7 @@ def _cells(curves: Curves, quantity: str, *compared: str) -> list[str]:
     return ["/".join(f"{ratio:.2f}" for ratio in step) for step in zip(*ratios, strict=True)]
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
     every = 2 if settings.decades > 2 else 1
     rows = [
         [title, *_cells(curves, f"error {name} by R", "tail", "no-tail")[::every]]
@@ -302,7 +302,7 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
     ]
     columns = ["tail / no tail", *[f"R = {R:g}" for R in noises(settings)[::every]]]
     title = f"Error ÷ ridge's at the same R; row by row, m = {settings.m}"
-    made_of = [report.table(title, columns, rows), _best(curves, settings)]
+    made_of = [report.make_table(title, columns, rows), _best(curves, settings)]
     for step, values, names in (("m", sizes(settings), DRAWN), ("block", BLOCKS, IN_BLOCKS)):
         rows = [
             [STREAMS[name], *_cells(curves, f"error {name} by {step}", "tail", "no-tail", "auto")]
@@ -310,7 +310,7 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
         ]
         columns = ["tail / no / auto", *[f"{step} = {value}" for value in values]]
         title = f"Error ÷ ridge's, against {step}; R = 1"
-        made_of.append(report.table(title, columns, rows))
+        made_of.append(report.make_table(title, columns, rows))
     steps = lengths(settings)[-4:]
     titles = {"error white by rows": ("Error (%) after so many white rows", steps)}
     for fading in FADING:
@@ -322,7 +322,7 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
             [name, *[f"{100 * curves[method, quantity].at(n)[0]:.2f}" for n in steps]]
             for method, name in NAMES.items()
         ]
-        made_of.append(report.table(title, ["", *map(str, steps)], rows))
+        made_of.append(report.make_table(title, ["", *map(str, steps)], rows))
     return made_of
 
 
@@ -336,11 +336,11 @@ def _best(curves: Curves, settings: Settings) -> Any:
         R = noises(settings)[means["ridge"].argmin()]
         rows.append([title, f"{100 * best:.2f} %", f"{R:g}", *cells])
     columns = ["each with its best R", "ridge", "its R", "tail", "no tail", "auto"]
-    return report.table("Least error over R, ÷ the least of ridge", columns, rows)
+    return report.make_table("Least error over R, ÷ the least of ridge", columns, rows)
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    made_of, axes = report.panels(3, 4.4, 3.4, rows=3)
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    made_of, axes = report.make_panels(3, 4.4, 3.4, rows=3)
     for axis, name in zip(axes.flat, [*DRAWN, "diabetes", "digits"], strict=False):
         _panel_by_noise(axis, curves, name, twin=name not in DRAWN)
     _panel_by_rows(axes[2, 0], curves)
@@ -368,16 +368,16 @@ def _panel_by_noise(axis: Any, curves: Curves, name: str, twin: bool) -> None:
     _plain_ticks(axis, CLOSE)
 
 
-def _plain_ticks(axis: Any, ticks: tuple[float, ...]) -> None:
+def _plain_ticks(axis: Any, multiples: tuple[float, ...]) -> None:
     """Numbers in place of powers."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
-    axis.yaxis.set_major_locator(LogLocator(subs=ticks))
+    axis.yaxis.set_major_locator(LogLocator(subs=multiples))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
 def _panel_by_rows(axis: Any, curves: Curves) -> None:
-    for curve in curves.of("error white by rows"):
+    for curve in curves.select("error white by rows"):
         style = {"color": COLOURS[curve.method], "marker": "o", "ms": 3}
         dashes = "--" if curve.method == "auto" else "-"  # where it hides another line
         axis.loglog(curve.steps, 100 * curve.mean, linestyle=dashes, **style)
@@ -405,7 +405,7 @@ def _panel_by_block(axis: Any, curves: Curves) -> None:
 
 def _panel_of_jump(axis: Any, curves: Curves) -> None:
     for fading, dashes in zip(FADING, ("-", "--"), strict=True):
-        for curve in curves.of(f"error jump λ={fading:g} by rows"):
+        for curve in curves.select(f"error jump λ={fading:g} by rows"):
             style = {"color": COLOURS[curve.method], "linestyle": dashes}
             axis.semilogy(curve.steps, 100 * curve.mean, **style)
     _plain_ticks(axis, ONES)

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from orfit.door import Array
-from orfit.experiments.report import Curves, Tick
+from orfit.reproduce.report import Advance, Curves
 
 CLASSES = 10
 
 
-def learn_by_class(learn: Any, predict: Any, train: Any, test: Any, tick: Tick) -> Array:
+def learn_by_class(learn: Any, predict: Any, train: Any, test: Any, advance: Advance) -> Array:
     """Accuracy after each class, on each class: (10, 10).
 
     learn(X, Y) is given all of a class, with one-hot labels; train and test: images and classes.
@@ -23,13 +23,13 @@ def learn_by_class(learn: Any, predict: Any, train: Any, test: Any, tick: Tick) 
         guess = predict(X_test).argmax(axis=1)
         for digit in range(CLASSES):
             accuracy[stage, digit] = (guess[classes_test == digit] == digit).mean()
-        tick()
+        advance()
     return accuracy
 
 
 def note(curves: Curves, method: str, accuracy: Array) -> None:
     """Keep what was measured, as a fact and as curves over the stages."""
-    curves.facts[method] = accuracy
+    curves.extras[method] = accuracy
     for digit in range(CLASSES):
         stages = np.arange(1, CLASSES + 1)
         curves.add(method, f"accuracy_{digit}", stages, accuracy[None, :, digit])

@@ -1,4 +1,4 @@
-"""A convolutional network with batch norm on rotated digits (beyond the paper), in one pass.
+"""A convolutional network with batch norm on rotated digits, in one pass.
 
 As networks come: convolutions, batch norm, ReLU, a linear layer. Five tasks of turned digits come
 one after another. A memory for each layer uses batch norm by its running statistics;
@@ -12,11 +12,12 @@ In curves.csv `step` is how many tasks have been learned.
 from dataclasses import dataclass
 from typing import Any
 
-from orfit.experiments import tasks
-from orfit.experiments.by_class import CLASSES
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.rotated20 import Rotated
-from orfit.experiments.tasks import Descent, EachLayer, Entry, Shown, Tasks
+import tasks
+from by_class import CLASSES
+from rotated20 import Rotated
+from tasks import Descent, EachLayer, Entry, Shown, Tasks
+
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "A CNN with batch norm on rotated digits, task after task, in one pass"
 
@@ -73,20 +74,20 @@ def learner(method: str, settings: Settings, shown: Shown) -> Any:
     return EachLayer(module, settings, "input" if method == "input" else "both")
 
 
-def ticks(settings: Settings) -> int:
-    return tasks.ticks_of(ENTRIES, settings)
+def count_steps(settings: Settings) -> int:
+    return tasks.count_steps(ENTRIES, settings)
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    return tasks.run_all(ENTRIES, settings, Rotated, learner, tick)
+def run(settings: Settings, advance: Advance) -> Curves:
+    return tasks.run_all(ENTRIES, settings, Rotated, learner, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [tasks.table_of(curves, ENTRIES, _name, [])]
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [tasks.make_table(curves, ENTRIES, _name, [])]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    return tasks.figure_of(curves, ENTRIES, _name, [])
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    return tasks.draw_figure(curves, ENTRIES, _name, [])
 
 
 def _name(entry: Entry) -> str:

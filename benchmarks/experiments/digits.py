@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from by_class import CLASSES, draw, learn_by_class, note
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.by_class import CLASSES, draw, learn_by_class, note
-from orfit.experiments.report import Curves, Tick
 from orfit.measures import forgetting
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Digits, one class after another, in one pass"
 
@@ -74,24 +74,24 @@ def load_digits(settings: Settings) -> tuple[Array, Array, Array, Array]:
     return images[train], classes[train], images[test], classes[test]
 
 
-def ticks(settings: Settings) -> int:
+def count_steps(settings: Settings) -> int:
     return len(NAMES) * CLASSES
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
+def run(settings: Settings, advance: Advance) -> Curves:
     data = load_digits(settings)
     features = random_features(data[0].shape[1], settings.features, settings.seed)
     model = orfit.Linear(settings.features, heads=CLASSES, features=features)
     curves = Curves()
     for method, learner in learners(settings, model).items():
-        accuracy = learn_by_class(learner.learn_each, learner.predict, data[:2], data[2:], tick)
+        accuracy = learn_by_class(learner.learn_each, learner.predict, data[:2], data[2:], advance)
         note(curves, method, accuracy)
     return curves
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
     rows = []
-    for method, accuracy in curves.facts.items():
+    for method, accuracy in curves.extras.items():
         cells = [f"{100 * a:.0f}" for a in accuracy[-1]]
         total = f"{100 * accuracy[-1].mean():.1f}"
         rows.append([NAMES[method], *cells, total, f"{100 * forgetting(accuracy):.1f}"])
@@ -100,14 +100,14 @@ def tables(curves: Curves, settings: Settings) -> list[Any]:
         "Accuracy on every class, after all ten were learned in one pass (%)\n"
         "lost: how far a class fell from its best accuracy, on average (points)"
     )
-    return [report.table(title, columns, rows)]
+    return [report.make_table(title, columns, rows)]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    made, axes = report.panels(len(NAMES), 2.6, 3.5)
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    made, axes = report.make_panels(len(NAMES), 2.6, 3.5)
     titles = {
         f"{NAMES[method]}\n{100 * accuracy[-1].mean():.1f} % in the end": accuracy
-        for method, accuracy in curves.facts.items()
+        for method, accuracy in curves.extras.items()
     }
     draw(axes, titles, made)
     made.suptitle(

@@ -2,7 +2,8 @@
 
 The tag `last-numba` is checked out and installed below .cache/last-numba. One worker process runs
 in each environment. Both time the same cases in alternating bursts, so that a change in the load of
-the machine affects both. The table shows the medians over the bursts.
+the machine affects both. Where the system places arrays in memory differs between processes, so
+several rounds have new processes. The table shows the medians over all bursts.
 
 Each worker has one thread unless --threads gives another number: idle threads of OpenMP wait
 actively and slow down the other worker.
@@ -22,12 +23,11 @@ ROOT = Path(__file__).parents[1]
 CACHE = ROOT / ".cache" / "last-numba"
 TAG, COMMIT = "last-numba", "d285ef7"
 M = 10  # directions in the memory of ORFit
-CASES = [
-    *((f"ORFit p={p:,} noise={noise}", p, noise) for p in (10, 50, 784, 20_000)
-      for noise in (0.1, "auto")),
-    *((f"RLS p={p:,}", p, None) for p in (10, 50, 784)),  # at 20,000, P takes 3.2 GB
-]  # fmt: skip
-METHODS = "learn", "learn_each"
+MODELS = [
+    *((p, noise) for p in (10, 50, 784, 20_000) for noise in (0.1, "auto")),
+    *((p, None) for p in (10, 50, 784)),  # None: RLS. At p = 20,000 its P takes 3.2 GB
+]
+CASES = [(p, noise, method) for p, noise in MODELS for method in ("learn", "learn_each")]
 
 
 def install(folder=CACHE):
@@ -36,18 +36,10 @@ def install(folder=CACHE):
     python, ready = environment / "bin" / "python", environment / "ready"
     git = ["git", "-C", str(ROOT)]
     if not source.exists():
-        tag = [*git, "rev-parse", "--verify", "--quiet", f"{TAG}^{{commit}}"]
-        found = subprocess.run(tag, capture_output=True, check=False).returncode == 0
-        # --force: `make clean` deletes the folder, and git still lists the worktree.
-        add = [
-            *git,
-            "worktree",
-            "add",
-            "--force",
-            "--detach",
-            str(source),
-            TAG if found else COMMIT,
-        ]
+        tag = subprocess.run([*git, "rev-parse", "--verify", "--quiet", TAG], check=False)
+        commit = COMMIT if tag.returncode else TAG
+        # --force: git still lists a worktree whose folder was deleted.
+        add = [*git, "worktree", "add", "--force", "--detach", str(source), commit]
         subprocess.run(add, check=True)
     if not ready.exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", environment], check=True)
@@ -58,9 +50,9 @@ def install(folder=CACHE):
 
 
 def work():
-    """Time one burst for each line on stdin, (case, method), and print the microseconds of a row.
+    """Read numbers of cases from stdin; time one burst for each, print the microseconds of a row.
 
-    The learner of a case goes on from burst to burst; each burst has new rows.
+    The learner of a case goes on from burst to burst. Each burst has new rows.
     """
     import orfit
 
@@ -69,15 +61,13 @@ def work():
     print(json.dumps(orfit.__file__), flush=True)
     rng, learners = np.random.default_rng(0), {}
     for line in sys.stdin:
-        case, method = json.loads(line)
-        _, p, noise = CASES[case]
-        if (case, method) not in learners:
+        p, noise, method = CASES[int(line)]
+        if line not in learners:
             model = orfit.Linear(p)
             new = orfit.RLS(model) if noise is None else orfit.ORFit(model, M, noise=noise)
-            learners[case, method] = new
-        learner = learners[case, method]
-        numbers = p * p if noise is None else p * M  # in the memory
-        n = int(np.clip(2_000_000 // numbers, 20, 1000))
+            learners[line] = new
+        learner = learners[line]
+        n = int(np.clip(2_000_000 // (p * p if noise is None else p * M), 60, 1000))
         X = rng.standard_normal((n, p))
         y = X[:, 0] + 0.3 * rng.standard_normal(n)
         start = perf_counter()
@@ -98,49 +88,48 @@ class Worker:
         self.process = subprocess.Popen(command, env=environment, **pipe)
         self.package = json.loads(self.process.stdout.readline())  # after the warm-up
 
-    def burst(self, case, method):
-        self.process.stdin.write(json.dumps([case, method]) + "\n")
+    def run_burst(self, case):
+        self.process.stdin.write(f"{case}\n")
         return json.loads(self.process.stdout.readline())
 
 
-def run_interleaved(python, bursts=21, threads=1):
-    """Time every case in both environments; return {(case, method): (2, bursts)} in microseconds.
+def run_interleaved(python, bursts=9, rounds=3, threads=1):
+    """Time every case in both environments; return microseconds (cases, 2, rounds · bursts).
 
-    Row 0 is the environment of `python`, row 1 the environment of this process. The order of the
-    two alternates. The first burst of each case fills the memory and is not counted.
+    times[:, 0] is the environment of `python`, times[:, 1] that of this process. Their order
+    is random. The first burst of a case in a round fills the memory and is not counted.
     """
     limits = dict.fromkeys(("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"), str(threads))
     environment = os.environ | limits | {"OPENBLAS_NUM_THREADS": "1"}
     installed = {name: value for name, value in environment.items() if name != "PYTHONPATH"}
-    workers = Worker(python, installed), Worker(sys.executable, environment)
-    print(f"{TAG}: {workers[0].package}\nnow: {workers[1].package}", flush=True)
-    times = {}
-    for case, method in ((case, method) for case in range(len(CASES)) for method in METHODS):
-        measured = np.empty((2, bursts + 1))
-        for burst in range(bursts + 1):
-            for i in (0, 1) if burst % 2 else (1, 0):
-                measured[i, burst] = workers[i].burst(case, method)
-        times[CASES[case][0], method] = measured[:, 1:]
-    for worker in workers:
-        worker.process.stdin.close()
-        worker.process.wait()
-    return times
+    times = np.empty((len(CASES), 2, rounds, bursts + 1))
+    rng = np.random.default_rng(0)
+    for round_ in range(rounds):
+        workers = Worker(python, installed), Worker(sys.executable, environment)
+        for case, burst in np.ndindex(len(CASES), bursts + 1):
+            for i in rng.permutation(2):
+                times[case, i, round_, burst] = workers[i].run_burst(case)
+        for worker in workers:
+            worker.process.communicate()
+    print(f"{TAG}: {workers[0].package}\nnow: {workers[1].package}\n")
+    return times[..., 1:].reshape(len(CASES), 2, -1)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worker", action="store_true", help="used by this script")
-    parser.add_argument("--bursts", type=int, default=21, help="for each case (21)")
+    parser.add_argument("--bursts", type=int, default=9, help="for each case and round (9)")
+    parser.add_argument("--rounds", type=int, default=3, help="with new processes (3)")
     parser.add_argument("--threads", type=int, default=1, help="of each worker (1)")
     arguments = parser.parse_args()
     if arguments.worker:
         work()
         return
-    times = run_interleaved(install(), arguments.bursts, arguments.threads)
-    print(f"\n{'µs per row, median':28}{'':12}{TAG:>12}{'now':>12}{'ratio':>8}")
-    for (case, method), measured in times.items():
-        before, now = np.median(measured, axis=1)
-        print(f"{case:28}{method:12}{before:12.2f}{now:12.2f}{now / before:8.2f}")
+    times = run_interleaved(install(), arguments.bursts, arguments.rounds, arguments.threads)
+    print(f"{'µs per row, median':38}{TAG:>12}{'now':>10}{'ratio':>8}")
+    for (p, noise, method), (before, now) in zip(CASES, np.median(times, axis=2), strict=True):
+        name = f"RLS p={p}" if noise is None else f"ORFit p={p:,} noise={noise}"
+        print(f"{name:26}{method:12}{before:12.2f}{now:10.2f}{now / before:8.2f}")
 
 
 if __name__ == "__main__":

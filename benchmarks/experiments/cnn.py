@@ -1,10 +1,9 @@
 """A convolutional network with batch norm on rotated digits, in one pass.
 
-As networks come: convolutions, batch norm, ReLU, a linear layer. Five tasks of turned digits come
-one after another. A memory for each layer uses batch norm by its running statistics;
-they are taken, without labels, from the first images of the first task, and stay. SGD is shown with
-the same statistics, and in training mode, where each batch is normalised by itself and the running
-statistics follow.
+The network has convolutions, batch norm, ReLU and a linear layer. It learns five tasks of rotated
+digits. `orfit.PerLayer` uses fixed running statistics for batch norm, computed without labels from
+the first images of the first task. SGD is measured with the same statistics, and in training mode,
+where each batch is normalised by its own statistics and the running statistics are updated.
 
 In curves.csv `step` is how many tasks have been learned.
 """
@@ -13,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import tasks
-from by_class import CLASSES
+from class_incremental import CLASSES
 from rotated20 import Rotated
-from tasks import Descent, EachLayer, Entry, Shown, Tasks
+from tasks import Entry, PerLayerLearner, SgdLearner, TaskData, Tasks
 
 from orfit.reproduce.report import Advance, Curves
 
@@ -28,7 +27,7 @@ class Settings(Tasks):
     rows: int = 2000
     block: int = 10
     channels: int = 16  # of the first layer; the next two have twice as many
-    settling: int = 500  # images from which batch norm's statistics are taken
+    settling: int = 500  # images from which the statistics of batch norm are computed
     lr: float = 0.01  # of SGD
 
 
@@ -37,15 +36,15 @@ QUICK = {
 }  # fmt: skip
 
 ENTRIES = {
-    "sgd": Entry("SGD, statistics that follow", "tab:brown"),
-    "sgd-fixed": Entry("SGD, statistics that stay", "tab:orange"),
+    "sgd": Entry("SGD, statistics of the batch", "tab:brown"),
+    "sgd-fixed": Entry("SGD, fixed statistics", "tab:orange"),
     "input": Entry("a memory for each layer, input side", "tab:cyan"),
     "layers": Entry("a memory for each layer", "tab:blue"),
 }
 
 
-def network(settings: Settings, shown: Shown) -> Any:
-    """Three convolutions with batch norm, each halving the sides, and a linear layer."""
+def make_network(settings: Settings, data: TaskData) -> Any:
+    """Return three convolutions with stride 2 and batch norm, and a linear layer."""
     import torch
     from torch import nn
 
@@ -59,19 +58,19 @@ def network(settings: Settings, shown: Shown) -> Any:
     module = nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * before, CLASSES))
     norms = [layer for layer in module if isinstance(layer, nn.BatchNorm2d)]
     for norm in norms:
-        norm.momentum = 1.0  # take the statistics as they are
+        norm.momentum = 1.0  # the running statistics become those of the next batch
     with torch.no_grad():
-        module.train()(shown.show(shown.images[: settings.settling], 0))
+        module.train()(data.make_inputs(data.images[: settings.settling], 0))
     for norm in norms:
         norm.momentum = 0.1
     return module
 
 
-def learner(method: str, settings: Settings, shown: Shown) -> Any:
-    module = network(settings, shown)
+def make_learner(method: str, settings: Settings, data: TaskData) -> Any:
+    module = make_network(settings, data)
     if method.startswith("sgd"):
-        return Descent(module, settings.lr, training=method == "sgd")
-    return EachLayer(module, settings, "input" if method == "input" else "both")
+        return SgdLearner(module, settings.lr, training=method == "sgd")
+    return PerLayerLearner(module, settings, "input" if method == "input" else "both")
 
 
 def count_steps(settings: Settings) -> int:
@@ -79,16 +78,16 @@ def count_steps(settings: Settings) -> int:
 
 
 def run(settings: Settings, advance: Advance) -> Curves:
-    return tasks.run_all(ENTRIES, settings, Rotated, learner, advance)
+    return tasks.run_methods(ENTRIES, settings, Rotated, make_learner, advance)
 
 
 def make_tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [tasks.make_table(curves, ENTRIES, _name, [])]
+    return [tasks.make_table(curves, ENTRIES, _get_name, [])]
 
 
 def draw_figure(curves: Curves, settings: Settings) -> Any:
-    return tasks.draw_figure(curves, ENTRIES, _name, [])
+    return tasks.draw_figure(curves, ENTRIES, _get_name, [])
 
 
-def _name(entry: Entry) -> str:
+def _get_name(entry: Entry) -> str:
     return entry.name

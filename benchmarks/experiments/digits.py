@@ -1,10 +1,10 @@
-"""Handwritten digits, one class after another, in one pass: who still knows the first ones?
+"""Handwritten digits, one class after another, in one pass.
 
-scikit-learn's bundled digits (1,797 images of 8×8), 500 random ReLU features and ten heads, one
-for each class, with one-hot labels. All zeros arrive first, then all ones, and so on; no image is
-seen twice. After each class, accuracy on the test images of every class is measured.
+The digits of scikit-learn (1,797 images of 8×8 pixels) with 500 random ReLU features and ten heads,
+one for each class, with one-hot labels. All zeros arrive first, then all ones, and so on. Each
+image is learned once. After each class the accuracy on every class is measured.
 
-In curves.csv `step` is how many classes have been learned.
+In curves.csv `step` is the number of classes learned.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from by_class import CLASSES, draw, learn_by_class, note
+from class_incremental import CLASSES, add_accuracy, draw_matrices, learn_by_class
 
 import orfit
 from orfit.door import Array
@@ -27,9 +27,9 @@ TITLE = "Digits, one class after another, in one pass"
 class Settings:
     features: int = 500
     test_share: float = 0.3
-    seed: int = 0  # of the features, and of which images are test images
+    seed: int = 0  # of the features and the choice of test images
     noise: float = 3.0  # the variance of labels around a linear fit; the prior on the weights is 1
-    lr: float = 1e-3  # of SGD: 1e-5 to 3e-3 end alike; with 1e-2 it diverges
+    lr: float = 1e-3  # of SGD; 1e-5 to 3e-3 give the same result, with 1e-2 it diverges
 
 
 QUICK = {"features": 200}
@@ -43,7 +43,7 @@ NAMES = {
 }
 
 
-def learners(settings: Settings, model: orfit.Linear) -> dict[str, Any]:
+def make_learners(settings: Settings, model: orfit.Linear) -> dict[str, Any]:
     return {
         "rls": orfit.RLS(model, prior=settings.noise),
         "orfit-150": orfit.ORFit(model, 150, noise=settings.noise),
@@ -53,8 +53,8 @@ def learners(settings: Settings, model: orfit.Linear) -> dict[str, Any]:
     }
 
 
-def random_features(inputs: int, size: int, seed: int) -> Callable[[Array], Array]:
-    """X → relu(A x + b) with A and b drawn once."""
+def make_random_features(inputs: int, size: int, seed: int) -> Callable[[Array], Array]:
+    """Return the map X → relu(A x + b) with random A and b."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((inputs, size)) / np.sqrt(inputs)
     b = rng.standard_normal(size) / np.sqrt(inputs)
@@ -62,7 +62,7 @@ def random_features(inputs: int, size: int, seed: int) -> Callable[[Array], Arra
 
 
 def load_digits(settings: Settings) -> tuple[Array, Array, Array, Array]:
-    """Training images and classes, ordered by class, then test images and classes."""
+    """Return training images and classes, ordered by class, then test images and classes."""
     from sklearn.datasets import load_digits as bundled
 
     images, classes = bundled(return_X_y=True)
@@ -80,12 +80,12 @@ def count_steps(settings: Settings) -> int:
 
 def run(settings: Settings, advance: Advance) -> Curves:
     data = load_digits(settings)
-    features = random_features(data[0].shape[1], settings.features, settings.seed)
+    features = make_random_features(data[0].shape[1], settings.features, settings.seed)
     model = orfit.Linear(settings.features, heads=CLASSES, features=features)
     curves = Curves()
-    for method, learner in learners(settings, model).items():
+    for method, learner in make_learners(settings, model).items():
         accuracy = learn_by_class(learner.learn_each, learner.predict, data[:2], data[2:], advance)
-        note(curves, method, accuracy)
+        add_accuracy(curves, method, accuracy)
     return curves
 
 
@@ -95,22 +95,22 @@ def make_tables(curves: Curves, settings: Settings) -> list[Any]:
         cells = [f"{100 * a:.0f}" for a in accuracy[-1]]
         total = f"{100 * accuracy[-1].mean():.1f}"
         rows.append([NAMES[method], *cells, total, f"{100 * forgetting(accuracy):.1f}"])
-    columns = ["learner", *map(str, range(CLASSES)), "all", "lost"]
+    columns = ["learner", *map(str, range(CLASSES)), "all", "forgotten"]
     title = (
-        "Accuracy on every class, after all ten were learned in one pass (%)\n"
-        "lost: how far a class fell from its best accuracy, on average (points)"
+        "Accuracy on every class after all ten were learned in one pass (%)\n"
+        "forgotten: mean decrease of the accuracy on a class (points)"
     )
     return [report.make_table(title, columns, rows)]
 
 
 def draw_figure(curves: Curves, settings: Settings) -> Any:
-    made, axes = report.make_panels(len(NAMES), 2.6, 3.5)
+    figure, axes = report.make_panels(len(NAMES), 2.6, 3.5)
     titles = {
-        f"{NAMES[method]}\n{100 * accuracy[-1].mean():.1f} % in the end": accuracy
+        f"{NAMES[method]}\n{100 * accuracy[-1].mean():.1f} % at the end": accuracy
         for method, accuracy in curves.extras.items()
     }
-    draw(axes, titles, made)
-    made.suptitle(
-        "Digits learned one class after another, in one pass (dark: forgotten; white: yet to come)"
+    draw_matrices(axes, titles, figure)
+    figure.suptitle(
+        "Digits learned class after class, in one pass (dark: forgotten; white: not yet learned)"
     )
-    return made
+    return figure

@@ -1,8 +1,8 @@
 """Split MNIST, class-incremental: two new classes at a time, in one pass.
 
-First zeros and ones, then twos and threes, and so on; each image is seen once, and in the end one
-of all ten classes must be named. `orfit.Heads` on pixels, untuned, with and without random
-features, beside learners that keep no images either.
+First zeros and ones, then twos and threes, and so on. Each image is learned once, and the test has
+all classes learned so far. `orfit.Heads` on pixels with its defaults, with and without random
+features, is compared with other learners that store no images.
 
 In curves.csv `step` is how many pairs of classes have been learned.
 """
@@ -10,9 +10,9 @@ In curves.csv `step` is how many pairs of classes have been learned.
 from dataclasses import dataclass
 from typing import Any
 
-import heads_beside
+import class_learners
 import numpy as np
-from heads_beside import Beside, Data
+from class_learners import ClassSettings, Data
 
 from orfit import datasets
 from orfit.reproduce.report import Advance, Curves
@@ -22,37 +22,37 @@ PAIRS = [[0, 1], [2, 3], [4, 5], [6, 7], [8, 9]]
 
 
 @dataclass(frozen=True)
-class Settings(Beside):
+class Settings(ClassSettings):
     images: int = 60_000  # training images; all test images are used
 
 
 QUICK = {"images": 1500, "bundled": True, "m": 60, "few": 20, "expand": 300, "runs": 1}
 
 
-def digits(settings: Any) -> Data:
-    """Images as rows of pixels in [0, 1]."""
+def load_digits(settings: Any) -> Data:
+    """Return images as rows of pixels in [0, 1]."""
     data = datasets.mnist_sample() if settings.bundled else datasets.mnist()
 
-    def rows(images: Any) -> Any:
+    def flatten(images: Any) -> Any:
         return images.reshape(len(images), -1).astype(np.float32) / 255
 
     chosen = np.random.default_rng(settings.seed).permutation(len(data.train_labels))
     chosen = chosen[: settings.images]
     labels = data.train_labels[chosen].astype(int), data.test_labels.astype(int)
-    return Data(rows(data.train_images[chosen]), labels[0], rows(data.test_images), labels[1])
+    return Data(flatten(data.train_images[chosen]), labels[0], flatten(data.test_images), labels[1])
 
 
 def count_steps(settings: Settings) -> int:
-    return heads_beside.count_steps(settings, len(PAIRS))
+    return class_learners.count_steps(settings, len(PAIRS))
 
 
 def run(settings: Settings, advance: Advance) -> Curves:
-    return heads_beside.run_all(settings, digits(settings), PAIRS, advance)
+    return class_learners.run_learners(settings, load_digits(settings), PAIRS, advance)
 
 
 def make_tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [heads_beside.make_table(curves, settings)]
+    return [class_learners.make_table(curves, settings)]
 
 
 def draw_figure(curves: Curves, settings: Settings) -> Any:
-    return heads_beside.draw_figure(curves, settings, "pairs of classes learned")
+    return class_learners.draw_figure(curves, settings, "pairs of classes learned")

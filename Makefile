@@ -16,7 +16,7 @@ arithmetic = $(patsubst %,tests/test_%.py, \
 # OpenBLAS does not check whether the processor has the instructions that these kernels use.
 kernels = Haswell Zen Prescott $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-all bench bench-streams bench-settings docs wheel setup clean
+.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -80,6 +80,14 @@ bench-streams: .venv/bench
 
 bench-settings: .venv/bench
 	.venv/bin/python benchmarks/settings.py
+
+# Experiments that are not in the paper: make bench-experiments NAMES="memory tail"
+bench-experiments: .venv/bench
+	.venv/bin/python benchmarks/experiments/run.py $(NAMES)
+
+# This commit and the last one with numba, timed in alternation.
+bench-last-numba: .venv/bench
+	.venv/bin/python benchmarks/last_numba.py
 
 docs: .venv-docs/ready
 	.venv-docs/bin/zensical build --clean --strict

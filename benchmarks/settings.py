@@ -1,8 +1,7 @@
-"""`make bench-settings`: what m, noise, λ and features do, on nineteen real streams.
+"""`make bench-settings`: the effect of m, noise, forgetting and features on nineteen real streams.
 
-Every learner predicts each row, then learns it; the table, the picture and settings.json say how
-large its errors were. The numbers of docs/settings.md, below its heading "All numbers", are
-written here; what is above it is not.
+Every learner predicts each row, then learns it. The errors are written to settings.json, the
+figure to docs/images/settings.png, and the tables to docs/settings.md below its heading "Tables".
 """
 
 import argparse
@@ -27,7 +26,7 @@ import matplotlib.pyplot as plt
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 RESULTS = HERE / "settings.json"
-HEADING = "## All numbers\n"
+HEADING = "## Tables\n"
 ORDERS = {"in order": False, "shuffled": True}
 FEATURES = {
     "standardised": standardised_so_far,
@@ -39,143 +38,149 @@ TITLES = {
     "Fourier": "300 Fourier features",
     "as they are": "Inputs as they are",
 }
-MOST = 10.0  # an error beyond so many times that of learning nothing counts as this in means
-SHOWN = [  # in the tables of single streams
-    "ORFit m=10", "ORFit m=30", "ORFit m=100", "ORFit m=30, λ auto", "ORFit m auto", "RLS",
-    "RLS λ=0.99", "RLS λ auto", *FACES,
-    "river linear", "river Bayes", "river PA", "sklearn SGD", *NONLINEAR, "ridge, all rows",
-]  # fmt: skip
-DRAWN = {
+SETTINGS = [(order, features) for features in FEATURES for order in ORDERS]
+ALL_LEARNERS = [*LINEAR, *FACES, *NONLINEAR, *NOTHING, *HINDSIGHT]
+LARGEST_RATIO = 10.0  # larger ratios enter the means as this
+BY_STREAM = [  # columns of the table of single streams, rows in the order of the file
+    ("ORFit m=30", "as they are"),
+    ("ORFit m=30, λ auto", "as they are"),
+    ("ORFit m=30, λ auto", "standardised"),
+    ("ORFit m=30, λ auto", "Fourier"),
+    ("RLS", "as they are"),
+]
+OTHERS = ["river linear", "river PA", "sklearn SGD", *NONLINEAR, *NOTHING]
+STYLES = {
     "ORFit m=30": "C0s", "ORFit m=30, λ auto": "C0*", "RLS": "C1o", "RLS λ=0.99": "C1s",
     "river linear": "C2v", "sklearn SGD": "C2^", "river Bayes": "C2P", "river forest": "C3X",
     "river neighbours": "C3d", "ridge, all rows": "k|",
 }  # fmt: skip
-SETTINGS = [(order, features) for features in FEATURES for order in ORDERS]
 
 
-def learners_of(features):
-    """Trees, rules and neighbours find features of their own; orfit.river can, and has a scaler."""
-    made = LINEAR | HINDSIGHT | NOTHING | (NONLINEAR if features == "standardised" else {})
-    return made | (FACES if features != "Fourier" else {})
+def select_learners(features):
+    """Return the learners measured on these inputs.
+
+    Nonlinear learners get the inputs and no Fourier features; the river and scikit-learn estimators
+    of orfit scale their inputs, so they get no Fourier features either.
+    """
+    selected = LINEAR | HINDSIGHT | NOTHING
+    if features == "standardised":
+        selected |= NONLINEAR
+    return selected if features == "Fourier" else selected | FACES
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--page-only", action="store_true",
-                        help="page and picture from what was measured before")  # fmt: skip
-    parser.add_argument("--learners", nargs="+", default=every_learner(), metavar="NAME",
-                        help="measure these anew, and keep the others")  # fmt: skip
+                        help="write page and figure from the stored results")  # fmt: skip
+    parser.add_argument("--learners", nargs="+", default=ALL_LEARNERS, metavar="NAME",
+                        help="measure these, and keep the results of the others")  # fmt: skip
     arguments = parser.parse_args()
     if not arguments.page_only:
-        made = measured(arguments.learners)
-        RESULTS.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+        results = measure(arguments.learners)
+        RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     results = json.loads(RESULTS.read_text())
+    table = Table(title="Error relative to the trivial prediction · streams above 1")
+    for name in summary_head():
+        table.add_column(name)
+    for learner in ALL_LEARNERS:
+        table.add_row(*summary_cells(results, learner))
     console = Console()
-    console.print(summary_table(results))
+    console.print(table)
     draw(results)
     write_page(results)
     console.print("written: benchmarks/settings.json, docs/settings.md, docs/images/settings.png")
 
 
-def measured(wanted):
-    """The errors of the learners that are wanted, beside those that were measured before."""
-    warnings.simplefilter("ignore")  # of those that diverge, which the table shows
+def measure(names):
+    """Return the errors of the learners named, and the stored errors of the others."""
+    warnings.simplefilter("ignore")  # the table shows which learners diverge
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    errors = json.loads(RESULTS.read_text())["streams"] if RESULTS.exists() else {}
+    streams = json.loads(RESULTS.read_text())["streams"] if RESULTS.exists() else {}
     with Progress(*columns, transient=True) as progress:
-        steps = sum(len(set(wanted) & set(learners_of(features))) for _, features in SETTINGS)
+        steps = sum(len(set(names) & set(select_learners(features))) for _, features in SETTINGS)
         task = progress.add_task("", total=len(STREAMS) * steps)
         for name in STREAMS:
-            of_stream = errors.setdefault(name, {})
+            of_stream = streams.setdefault(name, {})
             for order, features in SETTINGS:
                 X, y = stream(name, ORDERS[order])
                 inputs = FEATURES[features](X)
-                made = of_stream.setdefault(f"{order}, {features}", {})
-                for learner, predictions in learners_of(features).items():
-                    if learner not in wanted:
-                        continue
-                    progress.update(task, description=f"{name}: {learner}", advance=1)
-                    made[learner] = errors_of(predictions(inputs, y), y)
+                errors = of_stream.setdefault(f"{order}, {features}", {})
+                for learner, predict in select_learners(features).items():
+                    if learner in names:
+                        progress.update(task, description=f"{name}: {learner}", advance=1)
+                        errors[learner] = compute_error(predict(inputs, y), y)
             of_stream["rows"], of_stream["inputs"] = X.shape
     packages = ("river", "scikit-learn", "statsmodels", "vega_datasets")
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    return {
-        "machine": machine,
-        "versions": {package: version(package) for package in packages},
-        "streams": errors,
-    }
+    versions = {package: version(package) for package in packages}
+    return {"machine": machine, "versions": versions, "streams": streams}
 
 
-def errors_of(predicted, y):
-    """Root mean squares: of the second half, and of all but the first row, which nobody can know.
-
-    None where a prediction was not finite.
-    """
+def compute_error(predicted, y):
+    """Return the root mean square over the second half, or None where it is not finite."""
+    half = len(y) // 2
     with np.errstate(over="ignore"):
-        squares = (predicted - y) ** 2
-    parts = {"second half": squares[len(y) // 2 :], "whole": squares[1:]}
-    roots = {part: float(np.sqrt(np.mean(values))) for part, values in parts.items()}
-    return {part: float(f"{x:.6g}") if np.isfinite(x) else None for part, x in roots.items()}
+        error = float(np.sqrt(np.mean((predicted - y)[half:] ** 2)))
+    return float(f"{error:.6g}") if np.isfinite(error) else None
 
 
-def relative(results, setting, learner, part="second half"):
-    """For each stream the error over that of learning nothing, of the better way to do so."""
+def compute_ratio(of_stream, setting, learner):
+    """Return the error relative to the better of last value and running mean."""
     order, features = setting
-    made = []
-    for of_stream in results["streams"].values():
-        errors = of_stream[f"{order}, {features}"]
-        if learner not in errors:
-            return None
-        error, nothing = errors[learner][part], min(errors[name][part] for name in NOTHING)
-        made.append(np.inf if error is None else error / nothing)
-    return np.array(made)
+    errors = of_stream[f"{order}, {features}"]
+    if learner not in errors:
+        return np.nan
+    error, trivial = errors[learner], min(errors[name] for name in NOTHING)
+    return np.inf if error is None else error / trivial
 
 
-def summary(results, setting, learner):
-    """The geometric mean over streams of the second half and of all; how often it is above 1."""
-    ratios = relative(results, setting, learner)
-    if ratios is None:
-        return None
-    whole = relative(results, setting, learner, "whole")
-    means = [np.exp(np.log(np.minimum(part, MOST)).mean()) for part in (ratios, whole)]
-    return *means, int((ratios > 1).sum())
+def compute_ratios(results, setting, learner):
+    """Return `compute_ratio` for each stream."""
+    streams = results["streams"].values()
+    return np.array([compute_ratio(of_stream, setting, learner) for of_stream in streams])
 
 
 def summary_cells(results, learner):
-    cells = []
+    """Return the geometric mean over streams, and the number of streams with a ratio above 1."""
+    cells = [learner]
     for setting in SETTINGS:
-        made = summary(results, setting, learner)
-        cells.append("" if made is None else "{:.3f} · {:.3f} · {}".format(*made))
-    return [learner, *cells]
+        ratios = compute_ratios(results, setting, learner)
+        mean = np.exp(np.log(np.minimum(ratios, LARGEST_RATIO)).mean())
+        cells.append("" if np.isnan(mean) else f"{mean:.3f} · {(ratios > 1).sum()}")
+    return cells
 
 
 def summary_head():
     return ["learner", *(f"{TITLES[features]}, {order}" for order, features in SETTINGS)]
 
 
-def every_learner():
-    return [*LINEAR, *FACES, *NONLINEAR, *NOTHING, *HINDSIGHT]
-
-
-def summary_table(results):
-    table = Table(title="Error, second half · whole · on how many streams worse than nothing")
-    for name in summary_head():
-        table.add_column(name)
-    for learner in every_learner():
-        table.add_row(*summary_cells(results, learner))
-    return table
+def stream_cells(name, of_stream):
+    """Return a row of the table of single streams."""
+    ratios = [compute_ratio(of_stream, ("in order", features), learner)
+              for learner, features in BY_STREAM]  # fmt: skip
+    others = {
+        (learner, features): compute_ratio(of_stream, ("in order", features), learner)
+        for features in FEATURES
+        for learner in OTHERS
+        if learner in select_learners(features)
+    }
+    learner, features = min(others, key=others.get)
+    suffix = "" if learner in NOTHING else f", {features}"
+    best = f"{others[learner, features]:.3f}: {learner}{suffix}"
+    rows, inputs = f"{of_stream['rows']:,}", str(of_stream["inputs"])
+    return [name, rows, inputs, *(f"{ratio:.3f}" for ratio in ratios), best]
 
 
 def draw(results):
     figure, axes = plt.subplots(1, 2, figsize=(13, 8), sharey=True, layout="constrained")
     places = np.arange(len(results["streams"]))[::-1]
     for axis, features in zip(axes, ("standardised", "Fourier"), strict=True):
-        for i, (learner, style) in enumerate(DRAWN.items()):
-            # Trees and neighbours see the inputs in both panels.
-            seen = features if learner in learners_of(features) else "standardised"
-            ratios = relative(results, ("in order", seen), learner)
-            drop = 0.35 - 0.7 * i / (len(DRAWN) - 1)  # side by side, not on top of each other
-            axis.plot(np.minimum(ratios, 3), places + drop, style, label=learner, markersize=6,
+        for i, (learner, style) in enumerate(STYLES.items()):
+            # Nonlinear learners get the standardised inputs in both panels.
+            inputs = features if learner in select_learners(features) else "standardised"
+            ratios = compute_ratios(results, ("in order", inputs), learner)
+            shift = 0.35 - 0.7 * i / (len(STYLES) - 1)  # markers of a stream do not overlap
+            axis.plot(np.minimum(ratios, 3), places + shift, style, label=learner, markersize=6,
                       alpha=0.85, clip_on=False)  # fmt: skip
         axis.axvline(1, color="k", linestyle=":", linewidth=1)
         for place in places[:-1]:
@@ -186,62 +191,49 @@ def draw(results):
         axis.set_xticks(ticks, [*map(str, ticks[:-1]), "≥ 3"])
         axis.minorticks_off()
         axis.set_title(f"{TITLES[features]}, in order")
-        axis.set_xlabel("error on the second half ÷ that of learning nothing")
+        axis.set_xlabel("error on the second half ÷ error of the trivial prediction")
         axis.grid(axis="x", alpha=0.3)
     axes[0].set_yticks(places, list(results["streams"]))
     axes[0].set_ylim(-0.6, len(places) - 0.4)
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
-    (DOCS / "images").mkdir(exist_ok=True)
     figure.savefig(DOCS / "images" / "settings.png", dpi=110)
 
 
-def shown_ratio(ratio):
-    if not np.isfinite(ratio) or ratio > 1000:
-        return "> 1000"
-    return f"{ratio:.3g}" if ratio >= 100 else f"{ratio:.3f}" if ratio < 10 else f"{ratio:.1f}"
-
-
-def table_of(results, setting):
-    """Streams by learners; the smallest error shown, but for hindsight, is bold."""
-    names = [name for name in SHOWN if name in learners_of(setting[1])]
-    ratios = np.array([relative(results, setting, name) for name in names]).T
-    online = np.array([name not in HINDSIGHT for name in names])
-    lines = [
-        "| stream | rows | inputs | " + " | ".join(names) + " |",
-        "|---" * (len(names) + 3) + "|",
-    ]
-    for (name, of_stream), row in zip(results["streams"].items(), ratios, strict=True):
-        cells = [shown_ratio(ratio) for ratio in row]
-        best = cells[int(np.argmin(np.where(online, row, np.inf)))]
-        cells = [f"**{c}**" if c == best and on else c for c, on in zip(cells, online, strict=True)]
-        size = [f"{of_stream['rows']:,}", str(of_stream["inputs"])]
-        lines.append("| " + " | ".join([name, *size, *cells]) + " |")
-    return lines
+def make_markdown_table(head, rows):
+    lines = [" | ".join(cells) for cells in (head, ["---"] * len(head), *rows)]
+    return [f"| {line} |" for line in lines]
 
 
 def write_page(results):
     page = DOCS / "settings.md"
-    by_hand = page.read_text().split(HEADING)[0]
+    text = page.read_text().split(HEADING)[0]
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
+    streams = results["streams"]
+    by_stream = [f"{learner}, {features}" for learner, features in BY_STREAM]
     lines = [
         "",
         f"Written by `make bench-settings` ({results['machine']}; {versions}).",
-        "Root mean squared error relative to that of learning nothing: of the last value or the",
-        "running mean, whichever is better on that stream. Above 1 is worse than learning nothing.",
         "",
-        "Over all streams: the geometric mean for the second half · for the whole stream · on how",
-        f"many of the {len(results['streams'])} streams the second half was worse than nothing.",
-        f"In means an error counts as {MOST:g} at most.",
+        "### Means over the streams",
         "",
-        "| " + " | ".join(summary_head()) + " |",
-        "|---" * len(summary_head()) + "|",
-        *("| " + " | ".join(summary_cells(results, name)) + " |" for name in every_learner()),
+        f"Geometric mean of the ratios · on how many of the {len(streams)} streams the ratio is",
+        f"above 1. A ratio above {LARGEST_RATIO:g} enters the mean as {LARGEST_RATIO:g}.",
+        "",
+        *make_markdown_table(
+            summary_head(), [summary_cells(results, learner) for learner in ALL_LEARNERS]
+        ),
+        "",
+        "### Single streams, in order",
+        "",
+        "The last column is the best learner in hindsight among the last value, the running mean,",
+        "and those of river and scikit-learn but `BayesianLinearRegression`, which is exact RLS.",
+        "",
+        *make_markdown_table(
+            ["stream", "rows", "inputs", *by_stream, "best other learner"],
+            [stream_cells(name, of_stream) for name, of_stream in streams.items()],
+        ),
     ]
-    for setting in SETTINGS:
-        order, features = setting
-        lines += ["", f"### {TITLES[features]}, {order}: the second half", ""]
-        lines += table_of(results, setting)
-    page.write_text(by_hand + HEADING + "\n".join(lines) + "\n")
+    page.write_text(text + HEADING + "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -272,7 +272,7 @@ def test_kalman_filter_tells_what_is_left(rng):
 
 def test_ogd_steps_and_remembers_the_fresh_gradient(rng):
     """eq:ogd_projection, on a nonlinear model, where fresh and used gradients differ."""
-    from orfit.experiments.tanh import TanhNetwork
+    from orfit.reproduce.tanh import TanhNetwork
 
     model = TanhNetwork(3, 6)
     learner = orfit.OGD(model, lr=0.05, steps=4)

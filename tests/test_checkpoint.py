@@ -20,7 +20,7 @@ import safetensors.numpy
 import crafted
 import orfit
 from orfit import schema
-from orfit.experiments.tanh import TanhNetwork
+from orfit.reproduce.tanh import TanhNetwork
 
 
 @pytest.fixture

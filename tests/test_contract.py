@@ -10,7 +10,7 @@ import pytest
 
 import orfit
 from covering import covering_array
-from orfit.experiments.tanh import TanhNetwork
+from orfit.reproduce.tanh import TanhNetwork
 
 NOISE = [[1.0, 0.3], [0.3, 0.5]]
 LEARNERS = {

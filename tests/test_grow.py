@@ -9,8 +9,8 @@ import pytest
 import orfit
 from conftest import WAYS, every_way
 from interrupts import raised_at
-from orfit.experiments.tanh import TanhNetwork
 from orfit.memory import FrequentDirections, Growing, Latest, Nothing, Random, Sketch
+from orfit.reproduce.tanh import TanhNetwork
 
 pytestmark = pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 

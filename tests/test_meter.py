@@ -10,8 +10,8 @@ import pytest
 import crafted
 import orfit
 from conftest import WAYS, every_way
-from orfit.experiments.tanh import TanhNetwork
 from orfit.meter.signs import signs
+from orfit.reproduce.tanh import TanhNetwork
 
 MANY = 3000  # probes, with which an estimate is off by 2.6 %
 CLOSE = 5 * np.sqrt(2 / MANY)

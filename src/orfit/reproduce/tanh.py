@@ -1,4 +1,4 @@
-"""A small nonlinear model in NumPy, with a hand-made Jacobian."""
+"""A small nonlinear model in NumPy, whose Jacobian is written out."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from orfit.door import Array
 
 
 class TanhNetwork:
-    """f(x; w) = V tanh(A x), w = (A, V)."""
+    """f(x; w) = V tanh(A x), with w = (A, V)."""
 
     linear = False
     heads = None
@@ -17,9 +17,8 @@ class TanhNetwork:
         self.inputs, self.hidden, self.outputs = inputs, hidden, outputs
         self.input_shape = (inputs,)
         self.size = hidden * (inputs + (outputs or 1))
-        self._start: Array = np.random.default_rng(seed).standard_normal(self.size) / np.sqrt(
-            hidden
-        )
+        rng = np.random.default_rng(seed)
+        self._start: Array = rng.standard_normal(self.size) / np.sqrt(hidden)
 
     def initial(self) -> Array:
         return self._start
@@ -38,9 +37,8 @@ class TanhNetwork:
 
     def linearize(self, w: Array, X: Array) -> tuple[Array, Array]:
         A, V = self._unpack(w)
-        hidden = np.tanh(X @ A.T)
         columns = []
-        for x, h in zip(X, hidden, strict=True):
+        for x, h in zip(X, np.tanh(X @ A.T), strict=True):
             for j in range(len(V)):
                 to_A = np.outer(V[j] * (1 - h**2), x)
                 to_V = np.zeros_like(V)

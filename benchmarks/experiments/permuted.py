@@ -1,13 +1,13 @@
-"""Permuted MNIST (beyond the paper): ten tasks, one after another, in one pass.
+"""Permuted MNIST: ten tasks, one after another, in one pass.
 
-Each task is MNIST with its pixels in another order. A network 784-100-100-10 without biases sees
-every image of a task once, then the next task comes; only OGD is told when. After each task the
-accuracy on the test images of every task is measured.
+Each task is MNIST with its pixels in another order. A network 784-100-100-10 without biases learns
+every image of a task once. Only OGD uses the boundaries between tasks. After each task the accuracy
+on the test images of every task is measured.
 
-To fit classes by squares, the output of a class is what it would cost, f = sqrt(−2 log softmax),
-and is fitted to 0: f² / 2 is the cross-entropy, so noise 1 would be Bayes' rule, and one gradient
-for each image is enough. ORFit keeps m directions of all parameters, or a memory for each layer
-(`orfit.PerLayer`), which is cheap enough to see all images; the others see `few` of each task.
+To fit classes by least squares, the output of the label's class, f = sqrt(−2 log softmax), is
+fitted to 0. Then f² / 2 is the cross-entropy, and each image has one gradient. ORFit has m
+directions of all parameters, or a memory for each layer (`orfit.PerLayer`), which is fast enough
+for all images; the other learners learn `few` images of each task.
 
 In curves.csv `step` is how many tasks have been learned.
 """
@@ -17,13 +17,13 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import tasks
+from class_incremental import CLASSES
+from tasks import SGD_BATCH, Entry, PerLayerLearner, SgdLearner, TaskData, Tasks
 
 import orfit
 from orfit.door import Array
-from orfit.experiments import tasks
-from orfit.experiments.by_class import CLASSES
-from orfit.experiments.report import Curves, Tick
-from orfit.experiments.tasks import SMALL, Descent, EachLayer, Entry, Shown, Tasks
+from orfit.reproduce.report import Advance, Curves
 
 TITLE = "Permuted MNIST, task after task, in one pass"
 
@@ -32,12 +32,12 @@ TITLE = "Permuted MNIST, task after task, in one pass"
 class Settings(Tasks):
     width: int = 100  # of the two hidden layers
     m: int = 100  # directions of ORFit
-    kept: int = 100  # images of each task whose gradients OGD keeps, all of them
-    flat_noise: float = 250.0  # R of ORFit with m directions: larger, as they span less
+    stored: int = 100  # images of each task whose gradients OGD stores
+    flat_noise: float = 250.0  # R of ORFit with m directions
     tangent_noise: float = 30.0
     lr: float = 0.001  # of SGD: larger ones forget more
     few_lr: float = 0.03  # of SGD and OGD on few images
-    joint_lr: float = 0.05  # of SGD on all tasks mixed, falling to 0
+    joint_lr: float = 0.05  # of SGD on all tasks mixed, decaying to 0
 
 
 QUICK = {
@@ -47,9 +47,9 @@ QUICK = {
 
 ENTRIES = {
     "sgd-few": Entry("SGD", "tab:brown", few=True),
-    "ogd": Entry("OGD", "tab:orange", few=True, once=True),
-    "tangent": Entry("ORFit, m directions, tangent", "tab:purple", few=True, once=True),
-    "orfit": Entry("ORFit, m directions", "tab:cyan", few=True, once=True),
+    "ogd": Entry("OGD", "tab:orange", few=True, single_run=True),
+    "tangent": Entry("ORFit, m directions, tangent", "tab:purple", few=True, single_run=True),
+    "orfit": Entry("ORFit, m directions", "tab:cyan", few=True, single_run=True),
     "layers-few": Entry("a memory for each layer", "tab:blue", few=True),
     "sgd": Entry("SGD", "tab:brown"),
     "sgd-mixed": Entry("SGD, all tasks mixed", "tab:gray", mixed=True),
@@ -60,20 +60,20 @@ ENTRIES = {
 GPM = ("GPM, one epoch, as published", 91.7)
 
 
-class Permuted(Shown):
-    """The order of pixels in each task."""
+class Permuted(TaskData):
+    """MNIST with its pixels in another order in each task."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         rng = np.random.default_rng(settings.seed)
-        self.orders = [rng.permutation(784) for _ in range(settings.tasks)]
+        self.permutations = [rng.permutation(784) for _ in range(settings.tasks)]
 
-    def turn(self, images: Array, task: int) -> Array:
-        return images[:, self.orders[task]]
+    def transform(self, images: Array, task: int) -> Array:
+        return images[:, self.permutations[task]]
 
 
-def network(settings: Settings) -> Any:
-    """784-w-w-10 with ReLU and no biases, as torch initialises it."""
+def make_network(settings: Settings) -> Any:
+    """Return a network 784-w-w-10 with ReLU and no biases, initialised by torch."""
     import torch
     from torch import nn
 
@@ -83,8 +83,8 @@ def network(settings: Settings) -> Any:
     return nn.Sequential(first, nn.ReLU(), second, nn.ReLU(), last)
 
 
-class AllTogether:
-    """ORFit with m directions of all parameters, on what each class would cost."""
+class OrfitLearner:
+    """ORFit with m directions of all parameters, on the root of twice the cross-entropy."""
 
     def __init__(self, settings: Settings, tangent: bool) -> None:
         import torch
@@ -92,10 +92,10 @@ class AllTogether:
 
         class Cost(nn.Module):
             def forward(self, outputs: Any) -> Any:
-                # Where a class is certain the cost is 0, and there a root has no slope.
+                # 1e-6: the derivative of the root is infinite at 0.
                 return torch.sqrt(1e-6 - 2 * torch.log_softmax(outputs, dim=1))
 
-        costs = nn.Sequential(network(settings), Cost())
+        costs = nn.Sequential(make_network(settings), Cost())
         model = orfit.TorchModel(costs, tangent=tangent, outputs="label", target=0.0)
         self.batch, self.numbers = settings.block, settings.m * model.size
         noise = settings.tangent_noise if tangent else settings.flat_noise
@@ -104,29 +104,29 @@ class AllTogether:
     def learn(self, X: Any, classes: Any) -> None:
         self.learner.learn_batch(X, classes.numpy())
 
-    def end_task(self) -> None:
-        """Nobody tells it."""
+    def finish_task(self) -> None:
+        """Called after each task. Only OGD uses it."""
 
-    def guess(self, X: Any) -> Any:
+    def predict_classes(self, X: Any) -> Any:
         import torch
 
         return torch.as_tensor(self.learner.predict(X)).argmin(dim=1)
 
 
-class Projected(Descent):
-    """OGD as published: SGD off the gradients of images that are kept of each task (OGD-GTL)."""
+class OgdLearner(SgdLearner):
+    """OGD-GTL as published: SGD orthogonal to the gradients of stored images of each task."""
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__(network(settings), settings.few_lr)
+        super().__init__(make_network(settings), settings.few_lr)
         self.model = orfit.TorchModel(self.module, outputs="label")
         self.memory = orfit.memory.Unlimited()
         self.memory.bind(self.model.initial())
-        self.kept = settings.kept
+        self.stored = settings.stored
         self.latest: list[tuple[Any, Any]] = []
 
     def learn(self, X: Any, classes: Any) -> None:
         super().learn(X, classes)
-        self.latest = [*self.latest, (X, classes)][-(self.kept // SMALL) :]
+        self.latest = [*self.latest, (X, classes)][-(self.stored // SGD_BATCH) :]
 
     def project(self) -> None:
         import torch
@@ -138,7 +138,7 @@ class Projected(Descent):
         for gradient, part in zip(gradients, parts, strict=True):
             gradient.copy_(part.view_as(gradient))
 
-    def end_task(self) -> None:
+    def finish_task(self) -> None:
         import torch
 
         X, classes = (torch.cat(parts) for parts in zip(*self.latest, strict=True))
@@ -147,39 +147,39 @@ class Projected(Descent):
         self.numbers = self.memory.rank * self.model.size
 
 
-def learner(method: str, settings: Settings, shown: Shown) -> Any:
+def make_learner(method: str, settings: Settings, data: TaskData) -> Any:
     if method == "ogd":
-        return Projected(settings)
+        return OgdLearner(settings)
     if method in ("tangent", "orfit"):
-        return AllTogether(settings, tangent=method == "tangent")
+        return OrfitLearner(settings, tangent=method == "tangent")
     if method.startswith("layers"):
-        return EachLayer(network(settings), settings)
+        return PerLayerLearner(make_network(settings), settings)
     if method == "sgd-mixed":
-        return Descent(network(settings), settings.joint_lr, settings.tasks * settings.rows)
-    return Descent(network(settings), settings.lr if method == "sgd" else settings.few_lr)
+        return SgdLearner(make_network(settings), settings.joint_lr, settings.tasks * settings.rows)
+    return SgdLearner(make_network(settings), settings.lr if method == "sgd" else settings.few_lr)
 
 
-def ticks(settings: Settings) -> int:
-    return tasks.ticks_of(ENTRIES, settings)
+def count_steps(settings: Settings) -> int:
+    return tasks.count_steps(ENTRIES, settings)
 
 
-def run(settings: Settings, tick: Tick) -> Curves:
-    return tasks.run_all(ENTRIES, settings, Permuted, learner, tick)
+def run(settings: Settings, advance: Advance) -> Curves:
+    return tasks.run_methods(ENTRIES, settings, Permuted, make_learner, advance)
 
 
-def tables(curves: Curves, settings: Settings) -> list[Any]:
-    return [tasks.table_of(curves, ENTRIES, _names(settings), _published(settings))]
+def make_tables(curves: Curves, settings: Settings) -> list[Any]:
+    return [tasks.make_table(curves, ENTRIES, _make_names(settings), _list_published(settings))]
 
 
-def figure(curves: Curves, settings: Settings) -> Any:
-    return tasks.figure_of(curves, ENTRIES, _names(settings), _published(settings))
+def draw_figure(curves: Curves, settings: Settings) -> Any:
+    return tasks.draw_figure(curves, ENTRIES, _make_names(settings), _list_published(settings))
 
 
-def _names(settings: Settings) -> Any:
+def _make_names(settings: Settings) -> Any:
     return lambda entry: entry.name.replace("m directions", f"m = {settings.m}")
 
 
-def _published(settings: Settings) -> list[tuple[str, float]]:
-    """The published figure, where it is of the same network and tasks."""
+def _list_published(settings: Settings) -> list[tuple[str, float]]:
+    """Return the published accuracy, where network and tasks are the same."""
     same = not settings.bundled and (settings.tasks, settings.width) == (10, 100)
     return [GPM] if same else []

@@ -1,1 +1,0 @@
-"""What the paper shows, and what is shown beyond it."""

@@ -4,19 +4,17 @@ pip = $(PYTHON) -m pip --python $(1)/bin/python --quiet --disable-pip-version-ch
 venv = $(2) -m venv $(1) >/dev/null 2>&1 || $(2) -m venv --clear --without-pip $(1)
 # Every extra but torch and river, and what tests compare with. river wants a newer NumPy than the
 # lowest that orfit takes.
-most = '.[cli,experiments,fast,sklearn,test]' 'filterpy>=2.0'
-# The row loops are compiled once, before two processes of tests would do so at the same time.
-warm = $(1)/bin/python -c "import orfit; orfit.warm_up('$(2)')"
+most = '.[cli,experiments,sklearn,test]' 'filterpy>=2.0'
 # Two processes; one that has no more tests takes some of the other's.
 pytest = $(1)/bin/pytest -n 2 --dist worksteal
 # Tests of the learners, the memories and the step: their verdict is the same on every processor.
 arithmetic = $(patsubst %,tests/test_%.py, \
-	algorithms auto contract degenerate filter forgetting frame grow growing means memory merge \
+	algorithms auto contract degenerate filter candidates forgetting frame grow growing memory merge \
 	meter moving rounding rows settings sketch tail theorems uncertainty weights windup)
 # OpenBLAS does not check whether the processor has the instructions that these kernels use.
 kernels = Haswell Zen Prescott $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo reproduce lint warm-float64 warm-float32 test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
+.PHONY: demo reproduce lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -30,34 +28,25 @@ lint: .venv/dev
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 	.venv/bin/lint-imports --no-logo
+	.venv/bin/python tools/count_lines.py
 
-warm-float64 warm-float32: warm-%: .venv/dev
-	$(call warm,.venv,$*)
-
-# While mypy reads, numba compiles.
-test: .venv/dev
-	$(MAKE) --jobs=2 warm-float64 warm-float32 lint
+test: lint
 	$(call pytest,.venv)
 
-# The core alone: no numba, no torch, no scikit-learn, nothing to draw with.
+# The core alone: no torch, no scikit-learn, nothing to draw with.
 test-core: .venv-core/ready
 	$(call pytest,.venv-core)
 
 # The lowest versions that pyproject.toml declares, as uv finds them.
 test-oldest: .venv-oldest/ready
-	$(call warm,.venv-oldest,float64)
-	$(call warm,.venv-oldest,float32)
 	$(call pytest,.venv-oldest)
 
 # Another Python, with every extra but torch: make test-3.12 needs a python3.12 in the path.
 test-3.%: .venv-3.%/ready
-	$(call warm,.venv-3.$*,float64)
-	$(call warm,.venv-3.$*,float32)
 	$(call pytest,.venv-3.$*)
 
 # Every test, then the arithmetic ones with each of OpenBLAS's kernels and with two threads.
-test-all: .venv/dev
-	$(MAKE) --jobs=2 warm-float64 warm-float32 lint
+test-all: lint
 	$(call pytest,.venv) -m "" --durations=20
 	for kernel in $(kernels); do \
 		echo "kernels for $$kernel"; \

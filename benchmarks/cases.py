@@ -1,4 +1,4 @@
-"""What is measured: each case is a ratio of two things timed in turn, on the same data."""
+"""The cases of run.py: each is a ratio of two times, measured in alternation on the same data."""
 
 import subprocess
 import sys
@@ -11,15 +11,9 @@ from scipy.linalg import blas, lapack
 from verbatim import FiveLines, Verbatim
 
 import orfit
-from orfit.learners.rows import Auto
 
-# OpenBLAS' idle threads spin for some 25 ms and would be charged to whoever comes next.
+# Idle threads of OpenBLAS wait actively for some 25 ms and would slow down the next measurement.
 PAUSE = 0.06
-
-
-# The compiled loop from the first row on: how long it takes to compile is not the question.
-AT_ONCE = Auto(compiled_rows=0)
-
 KINDS = ("white", "15 directions", "spectrum 1/i")
 
 
@@ -39,7 +33,7 @@ class Case:
 
     @property
     def verdict(self):
-        """Whether it is met on every stream; nothing where there is no target."""
+        """Whether every stream meets the target; empty if there is none."""
         if self.bar is None:
             return ""
         met = [(self.median(kind) >= self.bar) == self.at_least for kind in self.ratios]
@@ -47,11 +41,11 @@ class Case:
 
 
 class Stream:
-    """Rows that never come again, of one of the kinds of data that a memory meets.
+    """Random rows of one kind; no row comes twice.
 
-    white: nothing to remember, the one kind for which a bounded memory is of no use.
-    15 directions: those, and noise of a tenth of their length.
-    spectrum 1/i: 300 directions, each less than the one before.
+    white: all directions are equal, so a bounded memory is of no use.
+    15 directions: 15 directions, and noise of a tenth of their length.
+    spectrum 1/i: 300 directions, whose standard deviations fall like 1/i.
     """
 
     def __init__(self, p, kind="white", dtype=np.float64):
@@ -75,7 +69,7 @@ class Stream:
 
 
 def seconds_each(learn, X, y):
-    """Seconds a row, of a loop over X."""
+    """Return the seconds per row of a loop over X."""
     time.sleep(PAUSE)
     start = time.perf_counter()
     for x, label in zip(X, y, strict=True):
@@ -84,7 +78,7 @@ def seconds_each(learn, X, y):
 
 
 def seconds(call, n):
-    """Seconds a row, of one call that learns n of them."""
+    """Return the seconds per row of one call that learns n rows."""
     time.sleep(PAUSE)
     start = time.perf_counter()
     call()
@@ -92,24 +86,22 @@ def seconds(call, n):
 
 
 def filled(stream, m):
-    """A learner whose memory is full, and warm."""
+    """Return a learner whose memory is full."""
     w0 = np.zeros(stream.p, stream.dtype)
-    learner = orfit.ORFit(orfit.Linear(stream.p), m, w0=w0, rows=AT_ONCE)
-    learner.learn_each(*stream.take(m + 8))
-    for x, label in zip(*stream.take(2), strict=True):
-        learner.learn(x, label)
+    learner = orfit.ORFit(orfit.Linear(stream.p), m, w0=w0)
+    learner.learn_each(*stream.take(m + 10))
     return learner
 
 
 def against_verbatim(stream, m, n, repeats, how, verbatim_rows):
-    """The algorithm as printed over `learn`, `learn_each` or `learn_batch` of n rows."""
+    """The time of the algorithm as printed, over that of `learn`, `learn_each` or `learn_batch`."""
     ours, theirs = filled(stream, m), Verbatim(stream.p, m)
     seconds_each(theirs.learn, *stream.take(m + 1))
     slow, fast = [], []
     for _ in range(repeats):
         slow.append(seconds_each(theirs.learn, *stream.take(verbatim_rows)))
         learn = getattr(ours, how)
-        if how == "learn_batch":  # it is short: the other's data and threads are to be gone
+        if how == "learn_batch":  # one short call: the caches would hold the data of `theirs`
             learn(*stream.take(n))
         X, y = stream.take(n)
         fast.append(
@@ -119,17 +111,20 @@ def against_verbatim(stream, m, n, repeats, how, verbatim_rows):
     return ratios, f"{1e6 * np.median(slow):,.0f} → {1e6 * np.median(fast):,.1f} µs a row"
 
 
-# Those that a control engineer would write in five lines, or nearly: made for p parameters.
+# Filters of p parameters that take about five lines without orfit.
 FILTERS = {
-    "RLS": lambda p: orfit.RLS(orfit.Linear(p), rows=AT_ONCE),
-    "RLS, λ=0.99": lambda p: orfit.RLS(orfit.Linear(p), forgetting=0.99, rows=AT_ONCE),
-    "EKF": lambda p: orfit.EKF(orfit.Linear(p), noise=0.1, rows=AT_ONCE),
-    "ORFit, m=10, R=0.1": lambda p: orfit.ORFit(orfit.Linear(p), 10, noise=0.1, rows=AT_ONCE),
+    "RLS": lambda p: orfit.RLS(orfit.Linear(p)),
+    "RLS, λ=0.99": lambda p: orfit.RLS(orfit.Linear(p), forgetting=0.99),
+    "EKF": lambda p: orfit.EKF(orfit.Linear(p), noise=0.1),
+    "ORFit, m=10, R=0.1": lambda p: orfit.ORFit(orfit.Linear(p), 10, noise=0.1),
 }
 
 
 def against_five_lines(name, p, repeats):
-    """`learn` over RLS in five lines, a few rows at a time: shorter than what neighbours take."""
+    """The time of `learn` over that of RLS in five lines.
+
+    Few rows are timed at once, so that other processes rarely interrupt a measurement.
+    """
     stream, n = Stream(p), max(2, min(64, 2_000_000 // p**2))
     ours, theirs = FILTERS[name](p), FiveLines(p)
     for learner in (ours, theirs):
@@ -142,32 +137,14 @@ def against_five_lines(name, p, repeats):
     return [b / a for a, b in timed], f"{five:,.1f} → {step:,.1f} µs at best"
 
 
-def beside_the_loop(p, m, n, repeats):
-    """What one `learn` takes beyond a row of `learn_each`, in µs: all that Python does for it."""
-    stream = Stream(p)
-    learner = orfit.ORFit(orfit.Linear(p), m, noise=0.1, rows=AT_ONCE)
-    learner.learn_each(*stream.take(2 * m + 20))
-    timed = []
-    for _ in range(repeats):
-        X, y = stream.take(n)
-        row = seconds(lambda: learner.learn_each(X, y), n)
-        X, y = stream.take(n)
-        timed.append((row, seconds_each(learner.learn, X, y.tolist())))
-    row, one = 1e6 * np.min(timed, axis=0)
-    return [one - row], f"{row:,.1f} → {one:,.1f} µs at best"
-
-
 def auto_against_fixed(stream, m, n, repeats):
-    """Rows with noise="auto" over rows with the noise that it has chosen, given.
+    """The time of a row with noise="auto", over that with the noise that "auto" has chosen.
 
-    With another one, other directions would be kept, and be more or less work.
+    With another noise the learner would keep other directions, which take another time.
     """
-    auto, first = (
-        orfit.ORFit(orfit.Linear(stream.p), m, noise="auto", rows=AT_ONCE),
-        stream.take(1100),
-    )
+    auto, first = orfit.ORFit(orfit.Linear(stream.p), m, noise="auto"), stream.take(1100)
     auto.learn_each(*first)
-    fixed = orfit.ORFit(orfit.Linear(stream.p), m, noise=auto.noise, rows=AT_ONCE)
+    fixed = orfit.ORFit(orfit.Linear(stream.p), m, noise=auto.noise)
     fixed.learn_each(*first)
     made, timed = (fixed, auto), []
     for _ in range(repeats):
@@ -178,13 +155,13 @@ def auto_against_fixed(stream, m, n, repeats):
 
 
 def two_reads(p, m):
-    """The floor of a step: a call that says how long two matrix-vector products with U take."""
+    """Return a function that measures two matrix-vector products with U, the floor of a step."""
     basis, g, c = np.ones((m, p)), np.ones(p), np.ones(m)
     return lambda: seconds(lambda: [(basis @ g, c @ basis) for _ in range(5)], 5)
 
 
 def share_of_floor(stream, m, n, repeats):
-    """Two reads of U over a step."""
+    """The time of two reads of U over that of a step."""
     learner, floor = filled(stream, m), two_reads(stream.p, m)
     floors, steps = [], []
     for _ in range(repeats):
@@ -195,14 +172,14 @@ def share_of_floor(stream, m, n, repeats):
 
 
 def of_two(learners, n, repeats):
-    """Step times of two learners, each with its stream, in turn: those of the second, the first."""
+    """Return the step times of two pairs (stream, learner), measured in alternation."""
     timed = [[seconds_each(l.learn, *s.take(n)) for s, l in learners] for _ in range(repeats)]
     detail = " → ".join(f"{1e3 * t:.2f} ms" for t in np.median(timed, axis=0))
     return *np.transpose(timed), detail
 
 
 def growth(kind, small, large, repeats):
-    """Step time of the larger (p, m) over that of the smaller, and how the floor grows."""
+    """The step time with the larger (p, m) over that with the smaller."""
     streams = [(Stream(p, kind), m) for p, m in (small, large)]
     first, second, detail = of_two([(s, filled(s, m)) for s, m in streams], 24, repeats)
     floors = [two_reads(*size) for size in (small, large)]
@@ -231,9 +208,10 @@ def batch_against_single(stream, m, n, repeats):
 
 
 def least_of_a_batch(p, m, n):
-    """How long a batch must take: its products, at the speed of a large one, and its eigenproblem.
+    """Return a function that measures the least time of a batch: its products and eigenproblem.
 
-    2p mn for inner products with the basis, p n² for those of the rows, 2p mn to fold n of both.
+    The products run at the speed of a large one: 2p mn for inner products with the basis, p n² for
+    those of the rows, 2p mn for the compaction.
     """
     A = np.asfortranarray(np.random.default_rng(0).standard_normal((1500, 1500)))
     K = A[: m + n, : m + n].T @ A[: m + n, : m + n]
@@ -246,7 +224,7 @@ def least_of_a_batch(p, m, n):
 
 
 def on_a_network(kind, m, n, repeats, floor):
-    """A step on an MLP over a plain forward and backward pass of it, or two reads of U over it."""
+    """A step on an MLP over a forward and backward pass. With floor: two reads of U over a step."""
     import torch
     from torch import nn
 
@@ -254,10 +232,8 @@ def on_a_network(kind, m, n, repeats, floor):
     layers = nn.Linear(784, 700), nn.ReLU(), nn.Linear(700, 620), nn.ReLU(), nn.Linear(620, 1)
     network = nn.Sequential(*layers)
     model = orfit.TorchModel(network, tangent=True)
-    learner, stream = orfit.ORFit(model, m, rows=AT_ONCE), Stream(784, kind, np.float32)
-    learner.learn_each(*stream.take(m + 8))
-    for x, label in zip(*stream.take(2), strict=True):
-        learner.learn(x, label)
+    learner, stream = orfit.ORFit(model, m), Stream(784, kind, np.float32)
+    learner.learn_each(*stream.take(m + 10))
     basis, g, c = torch.ones((m, model.size)), torch.ones(model.size), torch.ones(m)
 
     def plain(x, label):
@@ -278,10 +254,10 @@ def on_a_network(kind, m, n, repeats, floor):
     return ratios, f"step {1e3 * step:.2f} ms, other {1e3 * other:.2f} ms"
 
 
-def on_each_layer(sides, block, repeats):
-    """PerLayer on 1,000 digits over plain forward and backward passes of the same blocks.
+def on_each_layer(block, repeats):
+    """PerLayer on 1,000 digits over forward and backward passes of the same blocks.
 
-    Axes are found anew once in each run, as they are in a long stream.
+    After 1,000 digits PerLayer computes its axes anew, so each run includes this once.
     """
     import torch
     from torch import nn
@@ -292,26 +268,24 @@ def on_each_layer(sides, block, repeats):
     y = torch.tensor(digits.train_labels.astype(int))
     layers = nn.Linear(784, 800), nn.ReLU(), nn.Linear(800, 450), nn.ReLU(), nn.Linear(450, 10)
     network = nn.Sequential(*layers)
-    learner = orfit.PerLayer(network, sides=sides, block=block)
+    learner = orfit.PerLayer(network, block=block)
     learner.learn(X, y)
-
-    def ours():
-        learner.memory.look()
-        learner.learn(X[:1000], y[:1000])
-        learner.memory._since = 0
 
     def plain():
         for rows in torch.arange(1000).split(block):
             network.zero_grad(set_to_none=False)
             nn.functional.cross_entropy(network(X[rows]), y[rows]).backward()
 
-    pairs = [(seconds(ours, 1), seconds(plain, 1)) for _ in range(repeats)]
+    pairs = [
+        (seconds(lambda: learner.learn(X[:1000], y[:1000]), 1), seconds(plain, 1))
+        for _ in range(repeats)
+    ]
     step, other = np.median(pairs, axis=0) * block / 1000
     return [a / b for a, b in pairs], f"block {1e3 * step:.2f} ms, passes {1e3 * other:.2f} ms"
 
 
 def longest_pause(seconds):
-    """For how long the core was taken away from a loop that does nothing but look at the clock."""
+    """Return the longest pause of a loop that only reads the clock."""
     longest, now = 0.0, time.perf_counter()
     end = now + seconds
     while now < end:
@@ -321,7 +295,7 @@ def longest_pause(seconds):
 
 
 def worst_steps(stream, m, calls):
-    """How long single calls of `learn` take: the median, the 99.9th percentile, the longest."""
+    """Return the times of single calls of `learn`: median, 99.9th percentile and longest."""
     learner = filled(stream, m)
     times = np.empty(calls)
     for start in range(0, calls, 500):
@@ -332,26 +306,25 @@ def worst_steps(stream, m, calls):
             times[start + i] = time.perf_counter() - begin
     median, tail = np.median(times), np.percentile(times, 99.9)
     pause = longest_pause(times.sum())
-    # Neighbours take the core away for milliseconds: what comes again and again is ours.
-    fold = len(learner.memory.frame.rows) - m
-    ours = np.sort(times[: calls // fold * fold].reshape(-1, fold).max(axis=1))
+    # Other processes interrupt some periods for milliseconds; each period has one compaction.
+    period = learner._cell.state.store.capacity - m
+    longest = times[: calls // period * period].reshape(-1, period).max(axis=1)
     return {
         "median µs": 1e6 * median,
         "99.9 %": tail / median,
         "longest": times.max() / median,
-        "longest of a loop that does nothing": pause / median,
-        "longest in each fold, median": np.median(ours) / median,
+        "longest of an empty loop": pause / median,
+        "longest between two compactions, median": np.median(longest) / median,
     }
 
 
 def peak_memory(p, m):
-    """In a process of its own: the most memory it ever had, less what it had with the data."""
+    """Measure the peak memory of learning, in a new process, in units of m·p numbers."""
     script = (
         "import sys, numpy as np, orfit\n"
         f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
         "from peers import peak_memory as used, reset_peak_memory\n"
         f"p, m = {p}, {m}\n"
-        "orfit.warm_up()\n"  # the compiler's memory is not the learner's
         "x, noise = np.ones(p), np.random.default_rng(0)\n"
         "reset_peak_memory()\n"
         "before = used()\n"
@@ -366,7 +339,7 @@ def peak_memory(p, m):
 
 
 def plan():
-    """Every case, and how it is measured on a kind of stream."""
+    """Return every case, a function that measures it, and the kinds of streams."""
     everywhere = [
         (Case("p=784, m=10, learn_each", "≥ 10× verbatim", 10, True),
          lambda kind: against_verbatim(Stream(784, kind), 10, 20_000, 7, "learn_each", 2000)),
@@ -408,13 +381,9 @@ def plan():
          lambda kind, name=name, p=p: against_five_lines(name, p, 41))
         for name in FILTERS for p in (10, 100, 400, 800, 1600)
     ] + [
-        (Case("p=50, m=10, R=0.1, µs of one learn beside its row", "≤ 25", 25, False),
-         lambda kind: beside_the_loop(50, 10, 64, 101)),
-        *((Case(f"PerLayer, MLP of 10⁶, {sides}, blocks of {n} ÷ forward and backward",
-                f"≤ {most}", most, False),
-           lambda kind, sides=sides, n=n: on_each_layer(sides, n, 3))
-          for sides, most in (("both", 8), ("input", 4)) for n in (10, 50)),
-        (Case("p=10⁶, m=50, peak memory ÷ m·p", "≤ 1.4", 1.4, False),
+        *((Case(f"PerLayer, MLP of 10⁶, blocks of {n} ÷ forward and backward", "≤ 8", 8, False),
+           lambda kind, n=n: on_each_layer(n, 3)) for n in (10, 50)),
+        (Case("p=10⁶, m=50, peak memory ÷ m·p", "≤ 2.8", 2.8, False),
          lambda kind: peak_memory(10**6, 50)),
     ]  # fmt: skip
     return [(case, run, KINDS) for case, run in everywhere] + [
@@ -423,7 +392,7 @@ def plan():
 
 
 def all_cases(tick):
-    """Run everything; tick(name) before each."""
+    """Measure every case; `tick(name)` is called before each."""
     for case, run, kinds in plan():
         for kind in kinds:
             tick(f"{case.name}, {kind}")
@@ -432,7 +401,7 @@ def all_cases(tick):
 
 
 def worst_cases(tick):
-    """The longest steps, of 20,000 calls, in units of the median."""
+    """Return the longest of 20,000 steps, in units of the median, for each size and stream."""
     found = []
     for p in (784, 20_000):
         for kind in KINDS:
@@ -447,7 +416,7 @@ def inverse(measured):
 
 
 def curves(tick):
-    """Time of a step against p and against m, ours, verbatim and the floor (ms)."""
+    """Return the times of a step (ms) against p and m: orfit, verbatim, and two reads of U."""
     against_p, against_m = [], []
     for p in (10**3, 10**4, 10**5, 10**6):
         tick(f"time against p: {p:,}")

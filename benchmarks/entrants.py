@@ -1,6 +1,6 @@
-"""Who takes part in the comparison: both faces of orfit, and what one would take instead.
+"""Learners of streams.py: orfit's estimators for river and scikit-learn, and alternatives.
 
-All are as they come: no setting is tuned. Those that need scaled inputs have a running scaler.
+All have their default settings. Learners that need scaled inputs have a running scaler.
 """
 
 import warnings
@@ -20,15 +20,17 @@ import orfit
 from orfit import river as in_river
 from orfit import sklearn as in_sklearn
 
-SLOW = 5000  # rows, for those that take milliseconds
-SLOWER = 10_000  # for those that compare guesses along the stream
+SLOW = 5000  # rows, for learners that take milliseconds per row
+SLOWER = 10_000  # rows, for learners that compare candidates
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """run(X, y): what was predicted of each label before it was learned, and who did it.
+    """A learner of the comparison.
 
-    Of classes, `ask(X)` of who did it tells those of rows it has not seen. most: rows it is given.
+    run: called with X and y, returns the prediction of each label before its row is learned, and
+        the model. For classes, `model.ask(X)` predicts the classes of other rows.
+    most: the largest number of rows; None: no limit.
     """
 
     run: Callable[[Any, Any], tuple[Any, Any]]
@@ -36,7 +38,7 @@ class Entrant:
 
 
 class River:
-    """A model of river, of rows in turn. bias: whether it needs a 1 among its inputs."""
+    """A model of river, row by row. bias: whether it needs a 1 among its inputs."""
 
     def __init__(self, model, bias=False):
         self.model, self.bias = model, bias
@@ -55,7 +57,7 @@ class River:
 
 
 class Partial:
-    """An estimator of scikit-learn, by `partial_fit` of one row."""
+    """An estimator of scikit-learn, with `partial_fit` of one row."""
 
     def __init__(self, model, **first):
         self.model, self.first = model, first
@@ -74,7 +76,7 @@ class Partial:
 
 
 def in_turn(make, most=None):
-    """Rows one after another; who leaves the finite numbers predicts nothing from there on."""
+    """Learn row by row. After an error, such as an overflow, predictions are NaN."""
 
     def run(X, y):
         model, made = make(y), np.full(len(y), np.nan)
@@ -95,7 +97,7 @@ def river(make, most=None, bias=False):
 
 
 class Scaled:
-    """Behind a scaler of the rows so far, as river's."""
+    """A learner with river's scaler of the rows so far."""
 
     def __init__(self, inner):
         self.scaler, self.inner = StandardScaler(), inner
@@ -115,7 +117,7 @@ class Scaled:
 
 
 def sklearn_regressor(X, y):
-    """`updates_` tells what was predicted of each row: that others follow in a call is the same."""
+    """`updates_` has the prediction of each row before it is learned."""
     model = in_sklearn.ORFitRegressor().partial_fit(X[:1], y[:1])
     first = model.updates_.prediction
     return np.append(first, model.partial_fit(X[1:], y[1:]).updates_.prediction), model
@@ -142,7 +144,7 @@ def exact_rls(X, y):
 
 @dataclass
 class Heads:
-    """RLS of 1 for a row's class and 0 for others, in units of the first 256 rows, known before."""
+    """RLS on one-hot labels. The first 256 rows, read in advance, determine the scaling."""
 
     mean: Any
     unit: Any
@@ -173,7 +175,7 @@ def exact_classes(forgetting=1.0):
 
 
 def leave_one_out(X, y):
-    """Ridge: of each row the prediction by all others, those behind it too, with the best alpha."""
+    """Ridge: the prediction of each row by all others, with the best alpha. Later rows count."""
     alphas = np.logspace(-6, 4, 21)
     model = RidgeCV(alphas, store_cv_results=True).fit(X, y)
     return y - np.sqrt(model.cv_results_[:, list(alphas).index(model.alpha_)]), model
@@ -184,7 +186,7 @@ def ridge(X, y):
 
 
 def ridge_classes(X, y):
-    """All rows at once: it is asked at the end alone."""
+    """Learn all rows at once; only the final accuracy is measured."""
     model = make_pipeline(SklearnScaler(), RidgeClassifierCV(np.logspace(-6, 4, 21))).fit(X, y)
     return np.full(len(y), np.nan), Whole(model)
 
@@ -246,11 +248,11 @@ CLASSES = {
     "last value": Entrant(last_value),
     "ridge, all rows": Entrant(ridge_classes),
 }
-HINDSIGHT = ("ridge, all rows",)  # it sees later rows, too
+HINDSIGHT = ("ridge, all rows",)  # it uses later rows
 
 FORGETTINGS = (0.999, 0.99, 0.97, 0.95, 0.9)
 GIVEN = {f"exact RLS, λ={one}": exact_classes(one) for one in FORGETTINGS}
-MORE = {  # one argument more than the defaults have
+MORE = {  # learners with one argument more than the defaults
     "turbines": {
         "orfit.river, λ=0.99": river_face(most=SLOWER, forgetting=0.99),
     },

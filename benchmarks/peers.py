@@ -1,7 +1,7 @@
-"""What a user would pick instead: time, memory, and what is left of the first hundred points.
+"""Alternatives to orfit: time, memory, and the error on the first hundred rows.
 
-Each peer learns a drifting stream of 1,000 rows in a process of its own, with a limit on memory
-and on time; one that fails is written down as that. Run as `python peers.py NAME P` it is one peer.
+Each learns a drifting stream of 1,000 rows in its own process, with a limit on memory and time; the
+result says which one failed. `python peers.py NAME P` runs one of them.
 """
 
 import json
@@ -19,7 +19,7 @@ TIME_LIMIT = 30.0
 
 
 def drifting_stream(p, seed=0):
-    """Rows in a subspace that turns: the last share little with the first. Labels are exact."""
+    """Return rows in a rotating subspace, which has changed at the end, and exact labels."""
     rng = np.random.default_rng(seed)
     start, end = rng.standard_normal((2, 60, p)) / np.sqrt(60)
     share = np.linspace(0, 1, ROWS)[:, None]
@@ -30,11 +30,8 @@ def drifting_stream(p, seed=0):
 
 def orfit_limited(p):
     import orfit
-    from orfit.learners.rows import Auto
 
-    # The stream is short; what is compared is the long run.
-    learner = orfit.ORFit(orfit.Linear(p), 100, rows=Auto(compiled_rows=0))
-    learner.learn(np.zeros(p), 0.0)
+    learner = orfit.ORFit(orfit.Linear(p), 100)
     return learner.learn, learner.predict
 
 
@@ -83,7 +80,7 @@ def sklearn_pca(p):
 
     def learn(x, y):
         held.append(x)
-        if len(held) == 100:  # it takes no fewer rows than components
+        if len(held) == 100:  # fewer rows than components raise an error
             model.partial_fit(np.array(held))
             held.clear()
 
@@ -119,22 +116,22 @@ PEERS = {
 
 
 def reset_peak_memory():
-    """Forget the most memory that this process ever had."""
+    """Reset the peak memory of this process."""
     with open("/proc/self/clear_refs", "w") as control:
         control.write("5")
 
 
 def peak_memory():
-    """The most memory this process had since. (ru_maxrss counts that of its parent, too.)"""
+    """Return the peak memory since the reset. (ru_maxrss includes that of the parent.)"""
     with open("/proc/self/status") as status:
         return 1024 * next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
 
-def one(name, p):
-    """Run one peer here, and print what came of it."""
+def run_here(name, p):
+    """Run one peer in this process, and print its results."""
     warnings.simplefilter("ignore")
     X, y = drifting_stream(p)
-    warm, _ = PEERS[name](8)  # imports and compilation are not what is measured
+    warm, _ = PEERS[name](8)  # imports are not measured
     for x in np.eye(8):
         warm(x, 1.0)
     reset_peak_memory()
@@ -156,8 +153,8 @@ def one(name, p):
     print(json.dumps(result))
 
 
-def run(name, p):
-    """Run one peer in a process of its own; a dict, with "failed" where it did."""
+def run_peer(name, p):
+    """Run one peer in a new process; return a dict, with "failed" if it failed."""
     command = [sys.executable, __file__, name, str(p)]
     try:
         limit = TIME_LIMIT + 30
@@ -174,4 +171,4 @@ def run(name, p):
 
 
 if __name__ == "__main__":
-    one(sys.argv[1], int(sys.argv[2]))
+    run_here(sys.argv[1], int(sys.argv[2]))

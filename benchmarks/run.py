@@ -1,4 +1,4 @@
-"""`make bench`: targets, curves and peers, as a table, as results.json and as a page in docs/."""
+"""`make bench`: targets, curves and peers, as tables, as results.json and as docs/benchmarks.md."""
 
 import argparse
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 from cases import KINDS, all_cases, curves, plan, worst_cases
-from peers import PEERS, run
+from peers import PEERS, run_peer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -20,7 +20,7 @@ import matplotlib.pyplot as plt
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 SIZES = (784, 20_000)
-OLDER = "The picture and the peers below are of an earlier run: `--cases-only` leaves them out."
+OLDER = "The figure and the peers below are of an earlier run, as `--cases-only` omits them."
 STEPS = sum(len(kinds) for _, _, kinds in plan()) + 6 + 8 + len(SIZES) * len(PEERS)
 
 
@@ -45,7 +45,7 @@ def main():
             for p in SIZES:
                 for name in PEERS:
                     tick(f"{name}, p={p:,}")
-                    peers[f"{name}|{p}"] = run(name, p)
+                    peers[f"{name}|{p}"] = run_peer(name, p)
         else:
             against_p, against_m, peers = kept["against_p"], kept["against_m"], kept["peers"]
     console = Console()
@@ -74,7 +74,7 @@ def main():
 
 
 def cells(case):
-    """For each kind of stream the median and the middle half, then the times."""
+    """Return name, target, the median and quartiles for each kind of stream, and the times."""
     shown = []
     for kind in KINDS:
         if kind in case.ratios:
@@ -86,7 +86,7 @@ def cells(case):
 
 
 def targets_table(cases):
-    table = Table(title="Ratios: the median of interleaved repeats, and the middle half of them")
+    table = Table(title="Ratios: the median of interleaved repeats, and the quartiles")
     for name in ("case", "target", *KINDS, "met", "times on the last"):
         table.add_column(name)
     for case in cases:
@@ -156,14 +156,14 @@ def page(cases, worst, peers, machine, older_rest):
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `make bench` ({machine}). Times mean little on a shared machine; ratios, of",
-        "two things timed in turn, mean something. `verbatim` is the paper's alg:orfit_ipca typed",
-        "line by line in NumPy (`benchmarks/verbatim.py`). How it is done: [speed](speed.md).",
+        f"Written by `make bench` ({machine}). The machine is shared, so compare ratios of times",
+        "that were measured in alternation, and no single times. `verbatim` is the paper's",
+        "alg:orfit_ipca, line by line in NumPy (`benchmarks/verbatim.py`). [Speed](speed.md)",
+        "explains the implementation.",
         "",
-        "Every case runs on three streams: white noise, for which a bounded memory is of no use",
-        "and which projecting hardly shortens; 15 directions and noise of a tenth of their",
-        "length; and 300 directions whose spectrum falls like 1/i. The median of interleaved",
-        "repeats, and the middle half of them.",
+        "Every case runs on three streams: white noise, for which a bounded memory is of no use;",
+        "15 directions and noise of a tenth of their length; and 300 directions whose spectrum",
+        "falls like 1/i. The table shows the median of interleaved repeats, and the quartiles.",
         "",
         "| case | target | " + " | ".join(KINDS) + " | met on each | times on the last |",
         "|---|---|---|---|---|---|---|",
@@ -174,18 +174,15 @@ def page(cases, worst, peers, machine, older_rest):
         lines.append("| " + " | ".join([*row, met, detail]) + " |")
     lines += [
         "",
-        "The floor that the shares speak of is two reads of U: what a step would need that",
-        "projected once and did nothing else. With m=400 all 300 directions of the stream 1/i are",
-        "kept: next to nothing of later rows is new, and such rows are projected a second time",
-        "with all of their numbers, which takes three times as long.",
+        "The floor is the time of two reads of U, as for one projection and nothing else. With",
+        "m=400 all 300 directions of the stream 1/i are kept: almost nothing of later rows is new,",
+        "and such rows are projected explicitly a second time, which takes three times as long.",
         "",
         "## The longest steps",
         "",
-        "20,000 single calls of `learn`, m=10, after `warm_up()`, in units of the median. A",
-        "neighbour that takes the core away shows in the longest; for how long he does, a loop",
-        "that does nothing tells. What orfit does itself: folding rows, which shows in the",
-        "longest of each fold, and counting the residuals of 256 rows at once, which shows at",
-        "99.9 %.",
+        "20,000 single calls of `learn`, m=10, in units of the median. The longest includes",
+        "interruptions by other processes; an empty loop shows how long these are. The longest",
+        "between two compactions, median over all, shows the time of a compaction.",
         "",
         "| " + " | ".join(worst[0]) + " |",
         "|" + "---|" * len(worst[0]),

@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from stream_data import STREAMS, fourier_features, standardised_so_far, stream
+from stream_data import STREAMS, compute_fourier_features, standardise_so_far, stream
 from stream_learners import FACES, HINDSIGHT, LINEAR, NONLINEAR, NOTHING
 
 mpl.use("Agg")
@@ -29,8 +29,8 @@ RESULTS = HERE / "settings.json"
 HEADING = "## Tables\n"
 ORDERS = {"in order": False, "shuffled": True}
 FEATURES = {
-    "standardised": standardised_so_far,
-    "Fourier": lambda X: fourier_features(standardised_so_far(X)),
+    "standardised": standardise_so_far,
+    "Fourier": lambda X: compute_fourier_features(standardise_so_far(X)),
     "as they are": lambda X: X,
 }
 TITLES = {

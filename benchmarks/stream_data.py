@@ -1,20 +1,20 @@
-"""Real streams that come inside packages, and what learners are shown of them.
+"""Real streams from packages, and their inputs for learners.
 
-Each stream is X (n, d) and y (n,), in the order of its file. `STREAMS` are those of settings.py, of
-which nothing is downloaded; labels of two classes are 0 and 1. `numbers` and `classes` are those of
-streams.py, the longer ones from the files of stream_files.py.
+A stream is X (n, d) and y (n,), in the order of its file. `STREAMS` are those of settings.py and
+need no download; labels of two classes are 0 and 1. `numbers` and `classes` are the streams of
+streams.py; the longer ones are files that stream_files.py downloads.
 """
 
 import numpy as np
 
-MOST_ROWS = 5000  # of a longer file the first so many: river's learners take milliseconds a row
+MOST_ROWS = 5000  # of a longer file the first rows: river's learners take milliseconds per row
 FOURIER = 300
 
 
-def standardised_so_far(X):
-    """Each row less the mean and over the deviation of the rows up to itself, as river does it.
+def standardise_so_far(X):
+    """Subtract the mean and divide by the deviation of the rows up to each row, as river does.
 
-    No row sees those behind it. An input that has not varied yet is 0.
+    Later rows have no influence. An input that has not varied yet is 0.
     """
     count = np.arange(1, len(X) + 1)[:, None]
     shifted = X - X[0]  # a year is large beside its spread: squares of it would cancel
@@ -26,25 +26,25 @@ def standardised_so_far(X):
     return np.where(varied, (shifted - mean) / np.sqrt(np.where(varied, variance, 1.0)), 0.0)
 
 
-def fourier_features(Z, seed=0):
+def compute_fourier_features(Z, seed=0):
     """Random Fourier features of a Gaussian kernel, (n, 300), as scikit-learn's RBFSampler's.
 
-    Its width is what scikit-learn takes untold: gamma = 1 / inputs, for inputs of variance 1.
+    The width is scikit-learn's default: gamma = 1 / inputs, for inputs of variance 1.
     """
     rng = np.random.default_rng(seed)
     directions = rng.normal(0, np.sqrt(2 / Z.shape[1]), (Z.shape[1], FOURIER))
     return np.sqrt(2 / FOURIER) * np.cos(Z @ directions + rng.uniform(0, 2 * np.pi, FOURIER))
 
 
-def lagged(series, lags):
-    """The values before each, newest first, and the value itself."""
+def make_lags(series, lags):
+    """Return the values before each value, newest first, and the value."""
     series = np.asarray(series, dtype=float)
     X = np.column_stack([series[lags - 1 - i : len(series) - 1 - i] for i in range(lags)])
     return X, series[lags:]
 
 
-def numbers_of(rows):
-    """Dictionaries as a matrix: a column for each number, and one for each value of a word."""
+def make_matrix(rows):
+    """Return dictionaries as a matrix: a column for each number, and for each value of a string."""
     columns = []
     for key in rows[0]:
         values = [row[key] for row in rows]
@@ -60,7 +60,7 @@ def river_rows(name, label=float, without=()):
 
     inputs, labels = zip(*getattr(datasets, name)(), strict=True)
     kept = [{key: value for key, value in row.items() if key not in without} for row in inputs]
-    return numbers_of(kept), np.array([label(one) for one in labels], dtype=float)
+    return make_matrix(kept), np.array([label(one) for one in labels], dtype=float)
 
 
 def river_series(name):
@@ -90,15 +90,16 @@ def scikit_learn(name, label=float):
 
 def el_nino():
     months = statsmodels_table("elnino").drop(columns="YEAR").to_numpy(float)
-    return lagged(months.reshape(-1), 12)
+    return make_lags(months.reshape(-1), 12)
 
 
 def carbon_dioxide():
-    return lagged(statsmodels_table("co2")["co2"].ffill(), 52)  # a gap repeats the value before it
+    weeks = statsmodels_table("co2")["co2"].ffill()  # a gap repeats the value before it
+    return make_lags(weeks, 52)
 
 
 def chick_weights():
-    """A chick's number is a name, not a quantity, and the diet is one of four."""
+    """The number of a chick is no quantity and is left out; the diet is one of four."""
     X, y = river_rows("ChickWeights", without=("chick",))
     time, diet = X.T
     return np.column_stack([time, *(diet == one for one in np.unique(diet))]), y
@@ -125,12 +126,12 @@ def doctor_visits():
 
 
 STREAMS = {
-    "airline passengers": lambda: lagged(river_series("AirlinePassengers"), 12),
-    "sunspots": lambda: lagged(statsmodels_table("sunspots")["SUNACTIVITY"], 12),
+    "airline passengers": lambda: make_lags(river_series("AirlinePassengers"), 12),
+    "sunspots": lambda: make_lags(statsmodels_table("sunspots")["SUNACTIVITY"], 12),
     "El Niño": el_nino,
-    "water flow": lambda: lagged(river_series("WaterFlow"), 24),
+    "water flow": lambda: make_lags(river_series("WaterFlow"), 24),
     "CO₂": carbon_dioxide,
-    "Seattle's hours": lambda: lagged(vega_table("seattle_temps")["temp"], 24),
+    "Seattle's hours": lambda: make_lags(vega_table("seattle_temps")["temp"], 24),
     "Seattle's days": seattle_weather,
     "S&P 500": lambda: river_rows("SP500Stocks"),
     "Trump's approval": lambda: river_rows("TrumpApproval"),
@@ -158,7 +159,7 @@ LONG = 20_000  # rows, of turbines, flights and the household: the first ones
 
 
 def dummies(table, names):
-    """A column for each word of these columns, in the order of the alphabet."""
+    """Return a column for each value of these columns, in alphabetical order."""
     return [table[name] == word for name in names for word in sorted(set(table[name]))]
 
 
@@ -180,7 +181,7 @@ def turbines(path):
 
 
 def flights(path):
-    """The delay at arrival, in minutes, from what is known at departure."""
+    """The delay at arrival, in minutes, from the data at departure."""
     import pandas as pd
 
     table = pd.read_csv(path, nrows=LONG + 2000).dropna(subset=["arr_delay"])[:LONG]
@@ -195,15 +196,15 @@ def household(path):
     import pandas as pd
 
     table = pd.read_csv(path, nrows=LONG + 1000, na_values="?").dropna()
-    return lagged(table["power"][: LONG + 10], 10)
+    return make_lags(table["power"][: LONG + 10], 10)
 
 
 def numbers(folder):
-    """For each stream a function that gives X and y, in order."""
-    from stream_files import fetched
+    """Return for each stream a function that returns X and y, in order."""
+    from stream_files import fetch
 
     def of(name, read):
-        return lambda: read(fetched(folder, [name])[name])
+        return lambda: read(fetch(folder, [name])[name])
 
     names = ("airline passengers", "water flow", "S&P 500", "Trump's approval", "chick weights",
              "solar flares", "diabetes")  # fmt: skip
@@ -214,29 +215,29 @@ def numbers(folder):
     }
 
 
-def held_out(X, y, order, every):
-    """In an order: X, y of rows to learn, and of each so many one that is asked at the end."""
+def hold_out(X, y, order, every):
+    """Return X and y of the rows to learn, in this order, and those of every `every`-th row."""
     X, y = X[order], y[order]
     asked = np.arange(len(y)) % every == 0
     return X[~asked], y[~asked], X[asked], y[asked]
 
 
 def classes(folder):
-    """For each stream and order a function that gives X, y, and those asked at the end.
+    """Return for each stream and order a function that returns X and y to learn and held-out ones.
 
-    Classes are 0, 1, …. Of a long file in time each twentieth row is kept back, else each fifth.
+    Classes are 0, 1, …. In a long file every 20th row is held out, in others every 5th.
     """
-    from stream_files import fetched
+    from stream_files import fetch
 
     def table(name):
-        rows = np.loadtxt(fetched(folder, [name])[name], delimiter=",", skiprows=1)
+        rows = np.loadtxt(fetch(folder, [name])[name], delimiter=",", skiprows=1)
         return rows[:, :-1], rows[:, -1]
 
     def segments():
         from river import datasets
 
         inputs, labels = zip(*datasets.ImageSegments(), strict=True)
-        return numbers_of(inputs), np.unique(labels, return_inverse=True)[1].astype(float)
+        return make_matrix(inputs), np.unique(labels, return_inverse=True)[1].astype(float)
 
     def of(load, order, every=5, most=None):
         def made():
@@ -246,7 +247,7 @@ def classes(folder):
                 "shuffled": np.random.default_rng(0).permutation(len(y)),
                 "sorted": np.argsort(y, kind="stable"),
             }
-            return held_out(X, y, orders[order][:most], every)
+            return hold_out(X, y, orders[order][:most], every)
 
         return made
 

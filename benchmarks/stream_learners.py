@@ -1,7 +1,7 @@
 """Learners of settings.py.
 
-Each takes inputs (n, d) and labels, in order, and returns what it predicted of each label before it
-learned it. All are as their provenance left them: no setting is tuned.
+Each is a function of inputs (n, d) and labels, in order, that returns the prediction of each label
+before the row is learned. Settings are the defaults.
 """
 
 import warnings
@@ -13,12 +13,12 @@ from sklearn.linear_model import SGDRegressor
 
 
 def noises(X):
-    """What noise="auto" compares, once the first rows have said in what unit."""
+    """Return the values that noise="auto" compares, in the unit of the first rows."""
     import orfit
 
-    learner = orfit.ORFit(orfit.Linear(X.shape[1], bias=True), 1, noise="auto", rows="plain")
+    learner = orfit.ORFit(orfit.Linear(X.shape[1], bias=True), 1, noise="auto")
     learner.learn_each(X[:64], np.zeros(len(X[:64])))
-    return learner.guesses.noises.tolist()
+    return learner.state()[0]["state.noises"].tolist()
 
 
 def orfit_limited(m, **settings):
@@ -27,9 +27,8 @@ def orfit_limited(m, **settings):
 
         model = orfit.Linear(X.shape[1], bias=True)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that noise=0 does not suit the stream is shown
-            learner = orfit.ORFit(model, m, rows="compiled", **settings)
-            return learner.learn_each(X, y).prediction
+            warnings.simplefilter("ignore")  # the table shows where noise=0 is unsuitable
+            return orfit.ORFit(model, m, **settings).learn_each(X, y).prediction
 
     return predictions
 
@@ -40,7 +39,7 @@ def orfit_rls(**settings):
 
         model = orfit.Linear(X.shape[1], bias=True)
         warnings.simplefilter("ignore", orfit.ScaleWarning)  # inputs as they are
-        return orfit.RLS(model, rows="compiled", **settings).learn_each(X, y).prediction
+        return orfit.RLS(model, **settings).learn_each(X, y).prediction
 
     return predictions
 
@@ -54,7 +53,7 @@ def running_mean(X, y):
 
 
 def best_in_hindsight(make):
-    """The learner with that noise, of those that "auto" chooses among, that turned out best."""
+    """Return predictions with the noise that is best in the end, of those that "auto" compares."""
 
     def predictions(X, y):
         made = [make(noise)(X, y) for noise in noises(X)]
@@ -77,7 +76,7 @@ LINEAR = {
     "RLS": orfit_rls(),
     "RLS λ=0.99": orfit_rls(forgetting=0.99),
     "RLS λ auto": orfit_rls(forgetting="auto"),
-    # Without a scaler of their own: inputs are standardised, or as they are.
+    # Without scalers: inputs are standardised, or as they are.
     "river linear": predictions_of(river(linear_model.LinearRegression)),
     "river Bayes": predictions_of(NUMBERS["river Bayes"]),
     "river PA": predictions_of(river(linear_model.PARegressor)),

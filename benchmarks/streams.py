@@ -1,12 +1,12 @@
-"""`make bench-streams`: orfit's two faces and what one would take instead, on real streams.
+"""`make bench-streams`: orfit's estimators and alternatives on real streams.
 
-Each row is predicted, then learned, once, by learners as they come. Tables and the picture of
-docs/comparison.md come from here; what is above its heading "All numbers" is written by hand.
+Every learner has its default settings; it predicts each row, then learns it, once. The figure and
+the tables of docs/comparison.md below its heading "All numbers" are written here.
 """
 
 import os
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # times are of one core, for all
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # all times are those of one core
 
 import argparse
 import json
@@ -22,8 +22,6 @@ import numpy as np
 from entrants import CLASSES, HINDSIGHT, MORE, NUMBERS, SLOW
 from stream_data import classes, numbers
 
-import orfit
-
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
@@ -31,13 +29,13 @@ HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
 RESULTS = HERE / "streams.json"
 HEADING = "## All numbers\n"
-FIRST = SLOW  # rows that every learner sees, however slow
+FIRST = SLOW  # rows that every learner gets, even a slow one
 FACES = ("orfit.river", "orfit.sklearn")
 COSTS = ("turbines", "flights", "digits, shuffled")  # streams of which time and size are shown
 
 
-def measured(stream, entrants, score, made):
-    """Put into made what score says of predictions, microseconds a row, kB at the end."""
+def measure(stream, entrants, score, made):
+    """Add the score, microseconds per row and final kB of each learner to `made`; yield lines."""
     for name, entrant in entrants.items():
         if name in made:
             continue
@@ -53,8 +51,8 @@ def measured(stream, entrants, score, made):
         yield f"  {name}: {made[name]}"
 
 
-def errors(predicted, y, model):
-    """Root mean squares, over the deviation of y: of the first rows, and of all but the first."""
+def score_numbers(predicted, y, model):
+    """Return the root mean square error ÷ standard deviation of y, of the first and all rows."""
     with np.errstate(over="ignore", invalid="ignore"):
         squares = (predicted - y) ** 2
         ratios = {
@@ -64,23 +62,22 @@ def errors(predicted, y, model):
     return {part: float(f"{r:.4g}") if np.isfinite(r) else None for part, r in ratios.items()}
 
 
-def shares(asked):
-    """Of classes: how many of a hundred were right in turn, and how many of asked at the end."""
+def make_class_score(asked):
+    """Return a score: the accuracy (%) row by row, and that on held-out rows at the end."""
 
     def score(predicted, y, model):
         X, labels = asked
         made = {"end": np.mean(np.asarray(model.ask(X)) == labels)}
-        if not np.isnan(predicted).all():  # nor of who has learned all rows at once
+        if not np.isnan(predicted).all():  # ridge learns all rows at once
             made |= {"first": (predicted == y)[:FIRST].mean(), "all": np.mean(predicted == y)}
         return {part: round(100 * float(share), 2) for part, share in made.items()}
 
     return score
 
 
-def everything(data, wanted):
-    """Written down as it comes: a run that was stopped is taken up again by the next one."""
-    warnings.simplefilter("ignore")  # of those that diverge, which the table shows
-    orfit.warm_up("float64")
+def measure_all(data, wanted):
+    """Measure the streams; results are stored at once, so the next run continues a stopped one."""
+    warnings.simplefilter("ignore")  # the table shows which learners diverge
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     results["machine"] = (
         f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
@@ -92,17 +89,17 @@ def everything(data, wanted):
         for name in [name for name in streams if not wanted or name in wanted]:
             print(name, flush=True)
             X, y, *asked = streams[name]()
-            score = shares(asked) if asked else errors
+            score = make_class_score(asked) if asked else score_numbers
             made = of_kind.setdefault(name, {"learners": {}})
             made |= {"rows": len(y), "inputs": X.shape[1]}
-            for line in measured((X, y), entrants | MORE.get(name, {}), score, made["learners"]):
+            for line in measure((X, y), entrants | MORE.get(name, {}), score, made["learners"]):
                 print(line, flush=True)
                 RESULTS.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
     return results
 
 
-def told(found, part, kind):
-    """A cell: what was found, or nothing."""
+def format_cell(found, part, kind):
+    """Return a cell of a table; it is empty without a result."""
     if found is None or part not in found:
         return ""
     value = found[part]
@@ -111,8 +108,8 @@ def told(found, part, kind):
     return "> 100" if value is None or value > 100 else f"{value:.3f}"
 
 
-def best(cells, learners, kind):
-    """The best of those that look at no later row is bold."""
+def mark_best(cells, learners, kind):
+    """Make the best cell bold, except for learners in hindsight."""
     values = {
         name: float(cell)
         for name, cell in zip(learners, cells, strict=True)
@@ -127,8 +124,8 @@ def best(cells, learners, kind):
     ]
 
 
-def table(results, kind, part, names=None):
-    """Learners down, streams across."""
+def make_table(results, kind, part, names=None):
+    """Return a table with a row for each learner and a column for each stream."""
     streams = {n: s for n, s in results[kind].items() if names is None or n in names}
     learners = list(NUMBERS if kind == "numbers" else CLASSES)
     columns = []
@@ -138,21 +135,23 @@ def table(results, kind, part, names=None):
         cells = [
             ""
             if part == "all" and name in found and found[name]["rows"] < whole
-            else told(found.get(name), part, kind)
+            else format_cell(found.get(name), part, kind)
             for name in learners
         ]
-        columns.append(best(cells, learners, kind))
+        columns.append(mark_best(cells, learners, kind))
     if kind == "numbers" and part == "first":  # an error beyond 10 counts as 10
         found = [[s["learners"][name][part] or 10.0 for s in streams.values()] for name in learners]
         means = np.exp(np.log(np.minimum(found, 10.0)).mean(axis=1))
-        columns.append(best([f"{mean:.3f}" for mean in means], learners, kind))
+        columns.append(mark_best([f"{mean:.3f}" for mean in means], learners, kind))
         streams = streams | {"geometric mean": None}
     size = {"first": lambda s: min(s["rows"], FIRST), "all": lambda s: s["rows"]}.get(part)
     heads = [f"{n}, {size(s):,}" if size and s else n for n, s in streams.items()]
-    return written(["learner", *heads], [[n, *c] for n, *c in zip(learners, *columns, strict=True)])
+    return format_table(
+        ["learner", *heads], [[n, *c] for n, *c in zip(learners, *columns, strict=True)]
+    )
 
 
-def costs(results):
+def make_cost_table(results):
     found = {
         name: (results["numbers"] | results["classes"])[name]["learners"]
         for name in COSTS
@@ -171,10 +170,10 @@ def costs(results):
         ]
         if any(cells):
             lines.append([learner, *cells])
-    return written(["learner", *found], lines)
+    return format_table(["learner", *found], lines)
 
 
-def more(results):
+def make_extra_table(results):
     lines = []
     for stream, entrants in MORE.items():
         of_stream = results["classes"].get(stream) or results["numbers"].get(stream)
@@ -183,13 +182,15 @@ def more(results):
         kind = "classes" if stream in results["classes"] else "numbers"
         for name in (*FACES, *entrants):
             made = of_stream["learners"][name]
-            cells = [told(made, part, kind) for part in ("all", "end")]
+            cells = [format_cell(made, part, kind) for part in ("all", "end")]
             cost = [f"{made['microseconds']:,.0f}", f"{made['kB']:,.0f}"]
             lines.append([stream, name, f"{made['rows']:,}", *cells, *cost])
-    return written(["stream", "learner", "rows", "in turn", "at the end", "µs a row", "kB"], lines)
+    return format_table(
+        ["stream", "learner", "rows", "in turn", "at the end", "µs a row", "kB"], lines
+    )
 
 
-def written(head, lines):
+def format_table(head, lines):
     rows = [head, ["---"] * len(head), *lines]
     return ["| " + " | ".join(row) + " |" for row in rows]
 
@@ -247,29 +248,29 @@ def draw(results):
     figure.savefig(DOCS / "images" / "comparison.png", dpi=110)
 
 
-def page(results):
+def make_page(results):
     versions = ", ".join(f"{name} {number}" for name, number in results["versions"].items())
     long = [n for n, s in results["numbers"].items() if s["rows"] > FIRST]
     long_classes = [n for n, s in results["classes"].items() if s["rows"] > FIRST]
     lines = [
         "", f"Written by `make bench-streams` ({results['machine']}; {versions}).",
-        f"Slow learners have a limit of rows; the tables of the first {FIRST:,} have everybody.",
+        f"Slow learners have a limit of rows; the tables of the first {FIRST:,} have all learners.",
         "", f"### Numbers, in order: the first {FIRST:,} rows at most", "",
         "Root mean squared error ÷ standard deviation of the labels.", "",
-        *table(results, "numbers", "first"),
+        *make_table(results, "numbers", "first"),
         "", "### Numbers, in order: all rows of the longer ones", "",
-        *table(results, "numbers", "all", long),
+        *make_table(results, "numbers", "all", long),
         "", f"### Classes: right in turn, %, the first {FIRST:,} rows at most", "",
-        *table(results, "classes", "first"),
+        *make_table(results, "classes", "first"),
         "", "### Classes: right in turn, %, all rows of the longer ones", "",
-        *table(results, "classes", "all", long_classes),
+        *make_table(results, "classes", "all", long_classes),
         "", "### Classes: right at the end, %, of rows that were not learned", "",
-        "After the rows that each has seen, which slow ones have fewer of (Elec2, weather).", "",
-        *table(results, "classes", "end"),
-        "", "### One argument more", "", *more(results),
+        "Slow learners have learned fewer rows before (Elec2, weather).", "",
+        *make_table(results, "classes", "end"),
+        "", "### One argument more", "", *make_extra_table(results),
         "", "### Time a row and memory", "",
-        "Of the processor, predicting and learning in turn; the learner as it is pickled.", "",
-        *costs(results),
+        "CPU time of predicting and learning in turn; the size of the pickled learner.", "",
+        *make_cost_table(results),
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 
@@ -282,10 +283,10 @@ def main():
     if arguments.streams == []:
         results = json.loads(RESULTS.read_text())
     else:
-        results = everything(arguments.data, arguments.streams)
+        results = measure_all(arguments.data, arguments.streams)
     draw(results)
     path = DOCS / "comparison.md"
-    path.write_text(path.read_text().split(HEADING)[0] + HEADING + page(results))
+    path.write_text(path.read_text().split(HEADING)[0] + HEADING + make_page(results))
 
 
 if __name__ == "__main__":

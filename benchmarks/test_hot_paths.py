@@ -1,9 +1,10 @@
-"""Hot paths under pytest-benchmark: `pytest benchmarks --benchmark-compare` shows a regression."""
+"""Frequent operations with pytest-benchmark: `pytest benchmarks --benchmark-compare`."""
 
 import numpy as np
 import pytest
 
 import orfit
+from orfit import small_linalg
 
 
 def stream(p, n):
@@ -32,8 +33,8 @@ def test_learn_batch(benchmark):
     benchmark(learner.learn_batch, X, y)
 
 
-def test_rank_one_eigenproblem(benchmark):
-    from orfit import kernels
-
-    sigma = np.linspace(2, 1, 101)
-    benchmark(kernels.rank_one, sigma, np.random.default_rng(0).standard_normal(101), 1)
+def test_singular_values_after_one_row(benchmark):
+    bordered = np.zeros((101, 101))
+    bordered[range(100), range(100)] = np.linspace(2, 1, 100)
+    bordered[:, 100] = np.random.default_rng(0).standard_normal(101)
+    benchmark(small_linalg.principal, bordered.T)

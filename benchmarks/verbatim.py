@@ -1,4 +1,4 @@
-"""The yardsticks: alg:orfit_ipca typed straight from the paper, for c = 1, and textbook RLS."""
+"""References of the benchmarks: alg:orfit_ipca as in the paper, for c = 1, and textbook RLS."""
 
 import numpy as np
 from scipy.linalg import blas

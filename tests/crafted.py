@@ -1,4 +1,4 @@
-"""Checkpoints that are not as orfit writes them: damaged, or crafted with a right checksum."""
+"""Read the parts of a checkpoint, and write changed parts with a right checksum."""
 
 import json
 
@@ -19,6 +19,6 @@ def parts(path):
 
 
 def write(path, text, arrays):
-    """A file with this header, these arrays, and the checksum that belongs to them."""
+    """Write a file with this header, these arrays, and their checksum."""
     arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
     safetensors.numpy.save_file(arrays, path, {KEY: Content(arrays, text).sealed})

@@ -1,4 +1,4 @@
-"""Exceptions at any moment: paths to learn on, where to raise, and what must be found then."""
+"""Learners of every kind, and exceptions that are raised while they learn."""
 
 import dis
 import functools
@@ -6,13 +6,11 @@ import itertools
 import json
 import signal
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-import conftest
 import orfit
 
 SOURCE = str(Path(orfit.__file__).parent)
@@ -22,11 +20,7 @@ class Interruption(BaseException):
     """What a signal handler raises."""
 
 
-# The three ways, in blocks so small that there are several.
-WAYS = {name: replace(way, most_rows=6) for name, way in conftest.WAYS.items()}
-
-
-def plain_rows(learner, X, Y):
+def one_by_one(learner, X, Y):
     for x, y in zip(X, Y, strict=True):
         learner.learn(x, y)
 
@@ -47,7 +41,7 @@ def advancing(learner, X, Y):
         learner.learn(x, y)
 
 
-def twice(X):
+def two_columns(X):
     return np.stack([X, X[:, ::-1]], axis=2)
 
 
@@ -63,74 +57,70 @@ def network(p, **settings):
 
 
 def orfit_on(memory, **settings):
-    return lambda p, rows: orfit.ORFit(orfit.Linear(p), memory(), rows=rows, **settings)
+    return lambda p: orfit.ORFit(orfit.Linear(p), memory(), **settings)
 
 
-def turned(p):
+def rotation(p):
     return np.roll(np.eye(p), 1, axis=0)
 
 
-# name: (how to make the learner, how it learns, the ways in which it can)
-ALL, PLAIN = tuple(WAYS), ("plain",)
-LOOPS = tuple(way for way in WAYS if way != "coordinates")
 M = orfit.memory
+# name: (how to make the learner, how it learns)
 LEARNERS = {
-    "principal": (orfit_on(lambda: 2, noise=0.1), each, ALL),
-    "principal one by one": (orfit_on(lambda: 2, noise=0.1), plain_rows, LOOPS),
-    "principal in batches": (orfit_on(lambda: 2, noise=0.1), batches, PLAIN),
-    "principal without noise": (orfit_on(lambda: 2), each, ALL),
-    "principal fading": (orfit_on(lambda: 2, noise=0.1, forgetting=0.9), each, ALL),
-    "principal drifting": (orfit_on(lambda: 2, noise=0.1, drift=0.01), each, ALL),
-    "noise auto": (orfit_on(lambda: 2, noise="auto", tail="auto"), each, ALL),
-    "forgetting auto": (orfit_on(lambda: 2, noise=0.1, forgetting="auto"), each, LOOPS),
-    "growing": (orfit_on(lambda: M.Growing(14), noise=0.01), each, ALL),
-    "unlimited": (orfit_on(lambda: None, noise=0.1), each, ("plain", "coordinates")),
-    "unlimited in batches": (orfit_on(lambda: None, noise=0.1), batches, PLAIN),
-    "frequent": (orfit_on(lambda: M.FrequentDirections(2), noise=0.1), each, ALL),
-    "latest": (orfit_on(lambda: M.Latest(2)), each, ("plain", "coordinates")),
-    "random": (orfit_on(lambda: M.Random(2, 1)), each, ("plain", "coordinates")),
-    "sketch": (orfit_on(lambda: M.Sketch(3), noise=0.1), each, PLAIN),
-    "sketch fresh": (orfit_on(lambda: M.Sketch(3, "fresh", 4), noise=0.1), each, PLAIN),
-    "sketch symmetric": (orfit_on(lambda: M.Sketch(4, "symmetric"), noise=0.1), each, PLAIN),
-    "nothing": (orfit_on(M.Nothing, noise=0.1), each, ("plain", "coordinates")),
-    "moving": (lambda p, rows: orfit.ORFit(orfit.Linear(p), 3, noise=0.1, dynamics=turned(p),
-                                           drift=0.01), each, PLAIN),
-    "advancing": (lambda p, rows: orfit.ORFit(orfit.Linear(p), 2, noise=0.1), advancing, PLAIN),
-    "rls": (lambda p, rows: orfit.RLS(orfit.Linear(p), rows=rows), each, LOOPS),
-    "rls one by one": (lambda p, rows: orfit.RLS(orfit.Linear(p), rows=rows), plain_rows, LOOPS),
-    "rls in batches": (lambda p, rows: orfit.RLS(orfit.Linear(p), rows=rows), batches, PLAIN),
-    "rls fading": (lambda p, rows: orfit.RLS(orfit.Linear(p), forgetting=0.9, rows=rows), each,
-                   LOOPS),
-    "rls forgetting auto": (lambda p, rows: orfit.RLS(orfit.Linear(p), forgetting="auto",
-                                                      rows=rows), each, LOOPS),
-    "rls limit": (lambda p, rows: orfit.RLS(orfit.Linear(p), forgetting=0, rows=rows), each, PLAIN),
-    "ntk-rls": (lambda p, rows: orfit.NTKRLS(orfit.Linear(p), drift=0.1, rows=rows), each, PLAIN),
-    "ekf": (lambda p, rows: orfit.EKF(orfit.Linear(p), noise=0.3, rows=rows), each, LOOPS),
-    "ekf moving": (lambda p, rows: orfit.EKF(orfit.Linear(p), noise=0.3, dynamics=turned(p),
-                                             drift=0.1), each, PLAIN),
-    "ekf advancing": (lambda p, rows: orfit.EKF(orfit.Linear(p), noise=0.3), advancing, PLAIN),
-    "rls in place": (lambda p, rows: orfit.RLS(orfit.Linear(p), rows=rows), each, PLAIN),
-    "ekf in place": (lambda p, rows: orfit.EKF(orfit.Linear(p, features=twice), noise=np.eye(2)),
-                     two_outputs, PLAIN),
-    "tangent": (lambda p, rows: orfit.ORFit(network(p, tangent=True), 2,
-                                            noise=0.1, rows=rows), each, ALL),
-    "network": (lambda p, rows: orfit.ORFit(network(p), 2, steps=3), each, PLAIN),
-    "ogd": (lambda p, rows: orfit.OGD(orfit.Linear(p), 2, lr=0.01, steps=2), each, PLAIN),
-    "sgd": (lambda p, rows: orfit.SGD(orfit.Linear(p), lr=0.01), each, PLAIN),
-    "meter": (orfit_on(lambda: 2, noise=0.1, meter=orfit.Meter(3)), each, ALL),
-    "meter one by one": (orfit_on(lambda: 2, noise="auto", meter=orfit.Meter(3)), plain_rows,
-                         LOOPS),
-    "meter in batches": (orfit_on(lambda: 2, meter=orfit.Meter(3)), batches, PLAIN),
-    "meter of rls": (lambda p, rows: orfit.RLS(orfit.Linear(p), forgetting="auto", rows=rows,
-                                               meter=orfit.Meter(3)), each, LOOPS),
-    "meter of ekf": (lambda p, rows: orfit.EKF(orfit.Linear(p), noise=0.3, dynamics=turned(p),
-                                               meter=orfit.Meter(3)), each, PLAIN),
-    "meter of sgd": (lambda p, rows: orfit.SGD(orfit.Linear(p), lr=0.01, meter=orfit.Meter(3)),
-                     each, PLAIN),
-    "greedy": (lambda p, rows: orfit.Greedy(orfit.Linear(p)), each, PLAIN),
-    "one-step sgd": (lambda p, rows: orfit.OneStepSGD(orfit.Linear(p)), each, PLAIN),
+    "principal": (orfit_on(lambda: 2, noise=0.1), each),
+    "principal one by one": (orfit_on(lambda: 2, noise=0.1), one_by_one),
+    "principal in batches": (orfit_on(lambda: 2, noise=0.1), batches),
+    "principal without noise": (orfit_on(lambda: 2), each),
+    "principal fading": (orfit_on(lambda: 2, noise=0.1, forgetting=0.9), each),
+    "principal drifting": (orfit_on(lambda: 2, noise=0.1, drift=0.01), each),
+    "noise auto": (orfit_on(lambda: 2, noise="auto", tail="auto"), each),
+    "forgetting auto": (orfit_on(lambda: 2, noise=0.1, forgetting="auto"), each),
+    "growing": (orfit_on(lambda: M.Growing(14), noise=0.01), each),
+    "unlimited": (orfit_on(lambda: None, noise=0.1), each),
+    "unlimited in batches": (orfit_on(lambda: None, noise=0.1), batches),
+    "frequent": (orfit_on(lambda: M.FrequentDirections(2), noise=0.1), each),
+    "latest": (orfit_on(lambda: M.Latest(2)), each),
+    "random": (orfit_on(lambda: M.Random(2, 1)), each),
+    "sketch": (orfit_on(lambda: M.Sketch(3), noise=0.1), each),
+    "sketch fresh": (orfit_on(lambda: M.Sketch(3, "fresh", 4), noise=0.1), each),
+    "sketch symmetric": (orfit_on(lambda: M.Sketch(4, "symmetric"), noise=0.1), each),
+    "nothing": (orfit_on(M.Nothing, noise=0.1), each),
+    "moving": (orfit_on(lambda: 3, noise=0.1, dynamics=0.9, drift=0.01), each),
+    "advancing": (orfit_on(lambda: 2, noise=0.1), advancing),
+    "rls": (lambda p: orfit.RLS(orfit.Linear(p)), each),
+    "rls in batches": (lambda p: orfit.RLS(orfit.Linear(p)), batches),
+    "rls fading": (lambda p: orfit.RLS(orfit.Linear(p), forgetting=0.9), each),
+    "rls forgetting auto": (lambda p: orfit.RLS(orfit.Linear(p), forgetting="auto"), each),
+    "rls limit": (lambda p: orfit.RLS(orfit.Linear(p), forgetting=0), each),
+    "ntk-rls": (lambda p: orfit.NTKRLS(orfit.Linear(p), drift=0.1), each),
+    "ekf": (lambda p: orfit.EKF(orfit.Linear(p), noise=0.3), each),
+    "ekf moving": (
+        lambda p: orfit.EKF(orfit.Linear(p), noise=0.3, dynamics=rotation(p), drift=0.1), each
+    ),
+    "ekf advancing": (lambda p: orfit.EKF(orfit.Linear(p), noise=0.3), advancing),
+    "ekf two outputs": (
+        lambda p: orfit.EKF(orfit.Linear(p, features=two_columns), noise=np.eye(2)), two_outputs
+    ),
+    "tangent": (lambda p: orfit.ORFit(network(p, tangent=True), 2, noise=0.1), each),
+    "network": (lambda p: orfit.ORFit(network(p), 2), each),
+    "ogd": (lambda p: orfit.OGD(orfit.Linear(p), 2, lr=0.01, steps=2), each),
+    "sgd": (lambda p: orfit.SGD(orfit.Linear(p), lr=0.01), each),
+    "meter": (orfit_on(lambda: 2, noise=0.1, meter=orfit.Meter(3)), each),
+    "meter one by one": (orfit_on(lambda: 2, noise="auto", meter=orfit.Meter(3)), one_by_one),
+    "meter in batches": (orfit_on(lambda: 2, meter=orfit.Meter(3)), batches),
+    "meter of rls": (
+        lambda p: orfit.RLS(orfit.Linear(p), forgetting=0.9, meter=orfit.Meter(3)), each
+    ),
+    "meter of ekf": (
+        lambda p: orfit.EKF(
+            orfit.Linear(p), noise=0.3, dynamics=rotation(p), meter=orfit.Meter(3)
+        ),
+        each,
+    ),
+    "meter of sgd": (lambda p: orfit.SGD(orfit.Linear(p), lr=0.01, meter=orfit.Meter(3)), each),
+    "greedy": (lambda p: orfit.Greedy(orfit.Linear(p)), each),
+    "one-step sgd": (lambda p: orfit.OneStepSGD(orfit.Linear(p)), each),
 }  # fmt: skip
-PATHS = [(name, way) for name, (_, _, ways) in LEARNERS.items() for way in ways]
 
 
 def stream(p, n, seed=0):
@@ -140,21 +130,19 @@ def stream(p, n, seed=0):
 
 
 def everything(learner):
-    """All that learning has made of it, bit by bit."""
-    if isinstance(learner.memory, M.Sketch):  # keeps a root that a step has asked for
-        learner.predict(np.ones(learner.model.size), std=True)
-    arrays, header = learner._reading(learner.state)
+    """All numbers of a learner bit for bit, and its header."""
+    arrays, header = learner.state()
     numbers = {k: (v.dtype, v.shape, v.tobytes()) for k, v in arrays.items()}
     return numbers | {"header": json.dumps(header)}
 
 
 @functools.cache
 def without_signals(code):
-    """Where opcodes are on the way into and out of a `with` that no handler covers.
+    """The offsets of opcodes at the begin and the end of a `with` that its handler does not cover.
 
-    Python calls handlers of signals after a call, at a jump back and when a function begins, and
-    none of these is among them but the call of __exit__, after which all is over: an exception
-    there comes from a tracer alone.
+    Python calls signal handlers after a call, at a jump back and when a function begins. Among
+    these opcodes only the call of __exit__ is one of these, and it is the last one. So only a
+    tracer can raise an exception there.
     """
     steps = list(dis.get_instructions(code))
     names = [step.opname for step in steps]
@@ -171,9 +159,9 @@ def without_signals(code):
 
 
 def at_opcodes(run, act):
-    """Run, with `act` called before each opcode of orfit's, with how many there were so far.
+    """Call run(), and act(count) before each opcode of orfit; returns the number of opcodes.
 
-    But for those that a signal's handler never comes before.
+    Opcodes before which Python calls no signal handler do not count.
     """
     count = 0
 
@@ -181,7 +169,7 @@ def at_opcodes(run, act):
         nonlocal count
         if not frame.f_code.co_filename.startswith(SOURCE):
             return None
-        if frame.f_code.co_name == "__del__":  # of another one: Python would but mention it
+        if frame.f_code.co_name == "__del__":  # Python only reports exceptions there
             return None
         frame.f_trace_opcodes = True
         if event == "opcode" and frame.f_lasti not in without_signals(frame.f_code):
@@ -190,7 +178,7 @@ def at_opcodes(run, act):
         return trace
 
     before = sys.gettrace()
-    sys._getframe().f_trace_opcodes = True  # Python 3.12 asks, when tracing begins, who wants them
+    sys._getframe().f_trace_opcodes = True  # Python 3.12 reads this when tracing begins
     sys.settrace(trace)
     try:
         run()
@@ -200,9 +188,10 @@ def at_opcodes(run, act):
 
 
 def raised_at(moment, run, again=None):
-    """Run with an Interruption before an opcode of orfit's: None. Or how many there are, if fewer.
+    """Raise an Interruption before one opcode of orfit, and return None.
 
-    again: another one so many calls and returns later, while the first is on its way.
+    If there are fewer opcodes, return their number. again: raise another Interruption so many calls
+    and returns later, while the first one propagates.
     """
     later = 0
 
@@ -229,7 +218,7 @@ def raised_at(moment, run, again=None):
 
 
 def alarmed(seconds, run):
-    """Run, with an Interruption after some time: None. Or something else, if it was over before."""
+    """Raise an Interruption after some time, and return None; False if run() ended before."""
 
     def handler(number, frame):
         raise Interruption

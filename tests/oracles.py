@@ -1,4 +1,4 @@
-"""Independent answers: closed forms, and the paper's algorithms typed out line by line.
+"""Independent results: closed forms, and the paper's algorithms line by line.
 
 Nothing here imports orfit.
 """
@@ -9,7 +9,7 @@ import numpy as np
 def nearest_interpolator(A, y, w0):
     """argmin |w − w0| s.t. A w = y (eq:implicit_bias), A: (n, p), y: (n,) or (n, q).
 
-    Rows are normalised first: that changes nothing of the problem and all of its conditioning.
+    Rows are normalised first, which improves the conditioning of the same problem.
     """
     scale = np.linalg.norm(A, axis=1)
     scale[scale == 0] = 1
@@ -23,8 +23,8 @@ def ridge(A, y, w0, noise, weights=None):
     root = np.sqrt(np.ones(len(A)) if weights is None else weights)
     stacked = np.vstack([root[:, None] * A, np.sqrt(noise) * np.eye(p)])
     residual = (root * (y - A @ w0).T).T
-    wanted = np.concatenate([residual, np.zeros((p, *w0.shape[1:]))])
-    return w0 + np.linalg.lstsq(stacked, wanted, rcond=None)[0]
+    labels = np.concatenate([residual, np.zeros((p, *w0.shape[1:]))])
+    return w0 + np.linalg.lstsq(stacked, labels, rcond=None)[0]
 
 
 def orfit_unlimited(X, y, w0):

@@ -1,4 +1,4 @@
-"""What hypothesis draws: shapes, scales from 1e-6 to 1e6, ranks, seeds."""
+"""Problems for hypothesis: shapes, scales from 1e-6 to 1e6, ranks, seeds."""
 
 from dataclasses import dataclass
 
@@ -79,7 +79,7 @@ def conditioning(A):
 
 
 def assert_close(w, expected, *, condition=1.0, start=0.0):
-    """Equal up to rounding: 1e-13 of what moved, times what the problem itself amplifies."""
+    """Assert equality up to 1e-13 of what moved, times the amplification of the problem."""
     scale = np.linalg.norm(expected - start) + np.linalg.norm(expected) + 1e-300
     error = np.linalg.norm(w - expected) / scale
     assert error <= 1e-13 * condition**2 + 1e-13 * condition, f"{error:.1e} at cond {condition:.1e}"

@@ -1,4 +1,4 @@
-"""Files: what is written can be read anywhere, what cannot be read is refused in a sentence."""
+"""Checkpoint files: they can be read on any machine, and damaged ones are refused."""
 
 import json
 import logging
@@ -19,7 +19,7 @@ import safetensors.numpy
 
 import crafted
 import orfit
-from orfit import schema
+from orfit import state
 from orfit.reproduce.tanh import TanhNetwork
 
 
@@ -40,10 +40,16 @@ def rewrite(path, change):
 SKETCH = {"kind": "Sketch", "settings": {"m": 10**9}}
 
 
-def resized(header, size, **more):
-    """A header that speaks of so many parameters."""
+def change(arrays, name, values):
+    """Set all numbers of a field of the state."""
+    arrays[f"state.{name}"] = np.full_like(arrays[f"state.{name}"], values)
+
+
+def resize(header, arrays, size, **more):
+    """Change the header to a learner of so many parameters."""
     header["model"]["settings"]["size"] = header["model"]["size"] = size
-    header.update(more | {"input_shape": [size]})
+    header.update(more)
+    arrays["state.input_shape"] = np.array([size])
     if "kind" in more:
         header["settings"] = {}
 
@@ -53,8 +59,8 @@ def test_a_file_is_plain_safetensors_with_a_json_header(learner, tmp_path):
     with safetensors.safe_open(tmp_path / "a.safetensors", framework="numpy") as file:
         header = json.loads(file.metadata()["orfit"])
         assert (file.get_tensor("w") == learner.w).all()
+        assert file.get_tensor("state.seen") == 30
     assert header["kind"] == "ORFit"
-    assert header["seen"] == 30
     assert header["settings"]["noise"] == 0.1
     assert header["settings"]["memory"] == {"kind": "Principal", "settings": {"m": 4}}
     assert set(header["versions"]) == {"orfit", "numpy"}
@@ -66,7 +72,7 @@ def test_restored_in_another_process(learner, tmp_path, rng):
     np.savez(tmp_path / "data.npz", X=X, y=y)
     script = (
         "import numpy as np, orfit; data = np.load('data.npz');"
-        "learner = orfit.load('before', rows='plain');"
+        "learner = orfit.load('before');"
         "learner.learn_each(data['X'], data['y']); learner.save('after')"
     )
     subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
@@ -120,7 +126,7 @@ def test_foreign_files(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["ORFitRegressor", "ORFitClassifier"])
-def test_an_estimator_is_told_with_who_reads_it(kind, tmp_path):
+def test_the_file_of_an_estimator_is_refused_and_its_reader_named(kind, tmp_path):
     pytest.importorskip("sklearn")
     import orfit.sklearn
 
@@ -132,61 +138,61 @@ def test_an_estimator_is_told_with_who_reads_it(kind, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("damage", "message"),
     [
-        (lambda h, a: h.update(format=99), "format 99; this orfit reads 11: upgrade"),
-        (lambda h, a: h.update(format=1), "format 1; this orfit reads 11: load it with the orfit"),
+        (lambda h, a: h.update(format=99), "format 99; this orfit reads 12: upgrade"),
+        (lambda h, a: h.update(format=1), "format 1; this orfit reads 12: load it with the orfit"),
         (lambda h, a: h.update(kind="Oracle"), "kind Oracle, unknown here"),
         (lambda h, a: h["settings"]["memory"].update(kind="Elephant"), "kind Elephant, unknown"),
-        (lambda h, a: h.pop("seen"), "damaged"),
-        (lambda h, a: h["settings"].update(noise=-1), "damaged"),
-        (lambda h, a: a.pop("w"), "damaged"),
-        (lambda h, a: a.pop("memory.rows"), "damaged"),
-        (lambda h, a: a.update(w=np.zeros(3)), "damaged"),
-        (lambda h, a: a.update({"memory.rows": np.zeros((4, 3))}), "damaged"),
-        (lambda h, a: a.update({"memory.sigma": np.zeros(9)}), "sigma must have shape .4,."),
+        (lambda h, a: h.pop("versions"), "lacks fields, .*: versions"),
+        (lambda h, a: h["settings"].update(noise=-1), "noise must not be negative"),
+        (lambda h, a: a.pop("w"), r"no w of shape \(20,\)"),
+        (lambda h, a: a.pop("state.rows"), "it has no array rows"),
+        (lambda h, a: a.pop("state.seen"), "it has no array seen"),
+        (lambda h, a: a.update(w=np.zeros(3)), r"no w of shape \(20,\)"),
+        (lambda h, a: a.update({"state.rows": np.zeros((4, 3))}), "rows must have shape .*20"),
+        (lambda h, a: a.update({"state.sigma": np.zeros(9)}), r"sigma must have shape .*\(9,\)"),
         (lambda h, a: h.update(format=math.inf), "header that is not orfit's"),
         (lambda h, a: h.update(transposed=7), "header that is not orfit's"),
         (lambda h, a: h.update(settings=None), "header.settings must have fields; it is None"),
         (lambda h, a: h["settings"].update(w=3), "such settings ORFit has not: .*'w'"),
-        (lambda h, a: h["settings"].update(steps=1_000_000), "steps must be at most 1000"),
         (lambda h, a: h["settings"]["memory"]["settings"].update(m=2**63), "m must be at most"),
         (lambda h, a: h["settings"]["memory"]["settings"].update(m=3), "4 directions are more"),
-        (lambda h, a: h["settings"].update(rows={"most_rows": 0}), "most_rows must be at least 1"),
-        (lambda h, a: h["settings"].update(rows=[1]), "rows must be one of"),
         (lambda h, a: h["model"]["settings"].update(size=10**12), "size 1000000000000, and"),
-        (lambda h, a: resized(h, 10**12), r"no w of shape \(1000000000000,\)"),
-        (lambda h, a: resized(h, 10**12, kind="RLS"), r"no w of shape \(1000000000000,\)"),
+        (lambda h, a: resize(h, a, 10**12), r"no w of shape \(1000000000000,\)"),
+        (lambda h, a: resize(h, a, 10**12, kind="RLS"), r"no w of shape \(1000000000000,\)"),
         (lambda h, a: h.update(kind="RLS", settings={}), r"no L of shape \(20, 20\)"),
         (
             lambda h, a: h["settings"].update(memory=SKETCH),
             r"no sketch of shape \(1000000000, 20\)",
         ),
         (lambda h, a: h["model"].update(heads=3), "its model has heads None, and heads 3"),
-        (lambda h, a: h.update(input_shape=[21]), "does not take inputs .21,"),
-        (lambda h, a: h.update(seen=-1), "header.seen must be at least 0"),
+        (lambda h, a: change(a, "input_shape", 21), "does not take inputs .21,"),
+        (lambda h, a: change(a, "seen", -1), "seen must be between 0 and"),
         (lambda h, a: h.update(other=1), "header lacks fields, or has .*: other"),
-        (lambda h, a: h["memory"].pop("tail"), "header.memory lacks fields, .*: tail"),
-        (lambda h, a: h["memory"]["tail"].update(level=[1.0, 2.0]), "memory.tail.level is not the"),
-        (lambda h, a: h["memory"].update(reach=math.nan), "memory.reach must be finite"),
-        (lambda h, a: h["guesses"].update(chosen=1), "guesses.chosen must be at most 0"),
-        (lambda h, a: h["guesses"].update(unscored=10**6), "residuals cannot be counted"),
-        (lambda h, a: h["guesses"].update(unit=[3, 3]), "where the noise is given"),
-        (lambda h, a: a.update(other=a["w"]), "lacks arrays, or has some .*other"),
+        (lambda h, a: a.pop("state.tail_level"), "it has no array tail_level"),
+        (lambda h, a: a.update({"state.tail_level": np.ones(2)}), "tail_level must have shape"),
+        (lambda h, a: change(a, "parameter_bound", math.nan), "parameter_bound must be finite"),
+        (lambda h, a: change(a, "chosen", 1), "there are 1 candidates; 1 is none of them"),
+        (lambda h, a: a.update({"state.unit": np.array([3, 3])}), "if the noise is given"),
+        (lambda h, a: a.update(other=a["w"]), "it has unknown arrays: .*other"),
+        (lambda h, a: a.update({"state.L": np.eye(20)}), "it has unknown arrays: .*L"),
         (lambda h, a: a.update(w=a["w"].astype("f")), "must be float32; it is float64"),
-        (lambda h, a: a.update({"memory.rows": a["memory.rows"] * 2}), "not orthonormal"),
-        (lambda h, a: a.update({"memory.W": a["memory.W"] * 2}), "not orthonormal"),
-        (lambda h, a: a.update({"memory.M": -a["memory.M"]}), "have no length"),
-        (lambda h, a: a.update({"memory.sigma": a["memory.sigma"][::-1]}), "must be falling"),
-        (lambda h, a: a.update({"memory.sigma": -a["memory.sigma"]}), "not negative"),
-        (lambda h, a: a["memory.shift"].fill(np.inf), "memory.shift must be finite"),
-        (lambda h, a: a.update({"memory.shift": a["memory.shift"].astype(int)}), "no state has"),
-        (lambda h, a: a["guesses.error"].fill(-1), "mean of squares is negative"),
+        (lambda h, a: change(a, "rows", a["state.rows"] * 2), "not orthonormal"),
+        (lambda h, a: change(a, "W", a["state.W"] * 2), "not orthonormal"),
+        (lambda h, a: change(a, "M", -a["state.M"]), "has length zero"),
+        (lambda h, a: change(a, "sigma", a["state.sigma"][::-1]), "must be falling"),
+        (lambda h, a: change(a, "sigma", -a["state.sigma"]), "sigma must be between 0 and"),
+        (lambda h, a: change(a, "shift", np.inf), "shift must be finite"),
+        (lambda h, a: a.update({"state.shift": a["state.shift"].astype(int)}), "must be float64"),
+        (lambda h, a: a.update({"state.shift": a["state.shift"].astype("i4")}), "no state has"),
+        (lambda h, a: change(a, "noises", 0.0), "noises must be .0.1.; they are .0"),
+        (lambda h, a: change(a, "error", -1), "error must be between 0 and"),
     ],
 )
-def test_files_that_say_something_else(learner, tmp_path, change, message):
+def test_damaged_files_are_refused(learner, tmp_path, damage, message):
     learner.save(tmp_path / "file")
-    rewrite(tmp_path / "file", change)
+    rewrite(tmp_path / "file", damage)
     with pytest.raises(orfit.CheckpointError, match=message):
         orfit.load(tmp_path / "file")
 
@@ -198,93 +204,84 @@ def noisy(**settings):
 OTHERS = [
     (
         lambda: noisy(memory=3, noise="auto"),
-        lambda h, a: h.update(advanced=True),
-        "time does not go",
+        lambda h, a: change(a, "time_updated", 1),
+        "time does not pass",
     ),
     (
         lambda: noisy(memory=3, noise="auto"),
-        lambda h, a: h["guesses"].update(unit=[291, 3]),
-        "at most 290",
+        lambda h, a: change(a, "unit", [401, 3]),
+        "unit must be between -290 and 290",
     ),
     (
         lambda: noisy(memory=3, noise="auto"),
-        lambda h, a: h["guesses"].update(unit=[3, 4]),
-        "larger than usual",
+        lambda h, a: change(a, "unit", [3, 4]),
+        "two powers, the larger first",
     ),
-    (noisy, lambda h, a: h["memory"]["floors"].append(1.0), "a floor of its own"),
-    (noisy, lambda h, a: h["memory"].update(floors=[0.1, 0.0]), "a floor of its own"),
-    (noisy, lambda h, a: a["memory.roots"].fill(1.0), "upper triangular"),
-    (
-        lambda: noisy(memory="auto"),
-        lambda h, a: h["memory"].update(m=9),
-        "memory.m must be at least 10",
-    ),
+    (noisy, lambda h, a: change(a, "floors", 0.0), "a floor of its own"),
+    (noisy, lambda h, a: change(a, "floors", [0.1, 0.0]), "a floor of its own"),
+    (noisy, lambda h, a: change(a, "roots", 1.0), "upper triangular"),
+    (lambda: noisy(memory="auto"), lambda h, a: change(a, "max_rank", 9), "between 10 and 300"),
     (
         lambda: noisy(memory=orfit.memory.Random(3)),
-        lambda h, a: h["memory"]["generator"].update(bit_generator="MT19937"),
-        "bit_generator must be one of PCG64",
-    ),
-    (
-        lambda: noisy(memory=orfit.memory.Random(3)),
-        lambda h, a: h["memory"]["generator"]["state"].update(inc=1 << 128),
-        "generator.state.inc must be at most",
+        lambda h, a: change(a, "draws", -1),
+        "draws must be between 0",
     ),
     (
         lambda: noisy(forgetting="auto"),
-        lambda h, a: h["memory"].update(best=4),
-        "best must be at most 3",
+        lambda h, a: a.pop("state.3.rows"),
+        r"it has no array 3\.rows",
     ),
     (
         lambda: noisy(forgetting="auto"),
-        lambda h, a: h["memory"]["each"].pop(),
-        "each is not the list",
+        lambda h, a: a.update({"state.4.rows": a["state.3.rows"]}),
+        r"it has unknown arrays: .*4\.rows",
     ),
     (
         lambda: orfit.RLS(orfit.Linear(20), prior=np.ones(20)),
-        lambda h, a: a.update({"memory.prior": np.ones(19)}),
+        lambda h, a: a.update(prior=np.ones(19)),
         "prior is for 19 parameters, the model has 20",
     ),
     (
         lambda: orfit.RLS(orfit.Linear(20)),
-        lambda h, a: a.update({"memory.prior": np.array(-1.0)}),
+        lambda h, a: a.update(prior=np.array(-1.0)),
         "prior must be positive",
     ),
     (
         lambda: orfit.RLS(orfit.Linear(20)),
-        lambda h, a: h["memory"]["width"].update(room=0),
-        "width.room must be positive",
+        lambda h, a: change(a, "width", -1.0),
+        "width must be between 0",
     ),
 ]
 
 
-@pytest.mark.parametrize(("make", "change", "message"), OTHERS)
-def test_files_of_other_learners_that_say_something_else(make, change, message, tmp_path, rng):
+@pytest.mark.parametrize(("make", "damage", "message"), OTHERS)
+def test_damaged_files_of_other_learners_are_refused(make, damage, message, tmp_path, rng):
     learner = make()
     learner.learn_each(rng.standard_normal((30, 20)), rng.standard_normal(30))
     learner.save(tmp_path / "file")
-    rewrite(tmp_path / "file", change)
+    rewrite(tmp_path / "file", damage)
     with pytest.raises(orfit.CheckpointError, match=message):
         orfit.load(tmp_path / "file")
 
 
-def test_a_memory_without_room_for_a_row(learner, tmp_path):
-    """Every step leaves room for one more; the compiled loop counts on that."""
+def test_a_memory_without_room_for_a_row_is_refused(learner, tmp_path):
+    """After each step there is room for one more row."""
 
     def fill(header, arrays):
-        rows, room = arrays["memory.rows"], len(learner.memory.frame.rows)
-        rows = np.concatenate([rows, np.eye(20)[: room - len(rows)]])
-        more = [(0, 0), (0, room - arrays["memory.W"].shape[1])]
-        arrays["memory.rows"], arrays["memory.M"] = rows, rows @ rows.T
-        for name in ("memory.W", "memory.shift"):
+        rows, capacity = arrays["state.rows"], learner._cell.state.store.capacity
+        rows = np.concatenate([rows, np.eye(20)[: capacity - len(rows)]])
+        more = [(0, 0), (0, capacity - arrays["state.W"].shape[1])]
+        arrays["state.rows"], arrays["state.M"] = rows, rows @ rows.T
+        for name in ("state.W", "state.shift"):
             arrays[name] = np.pad(arrays[name], more)
 
     learner.save(tmp_path / "file")
     rewrite(tmp_path / "file", fill)
-    with pytest.raises(orfit.CheckpointError, match="no room for one more row"):
+    with pytest.raises(orfit.CheckpointError, match="do not fit into"):
         orfit.load(tmp_path / "file")
 
 
-def test_the_model_is_passed_back_by_the_caller(tmp_path):
+def test_a_model_of_python_code_is_an_argument_of_load(tmp_path):
     def features(X):
         return X[:, :1] ** np.arange(5)
 
@@ -316,7 +313,7 @@ class Heaviest(orfit.memory.Bounded):
             self.delete(int(np.argmin(np.linalg.norm(self.root, axis=0))))
 
 
-def test_a_memory_of_ones_own_is_passed_back_too(tmp_path, rng):
+def test_a_memory_of_ones_own_is_an_argument_of_load(tmp_path, rng):
     X, y = rng.standard_normal((20, 9)), rng.standard_normal(20)
     learner = orfit.ORFit(orfit.Linear(9), Heaviest(3))
     learner.learn_each(X, y)
@@ -332,43 +329,28 @@ def test_a_memory_of_ones_own_is_passed_back_too(tmp_path, rng):
 
 
 class Counting(Heaviest):
-    """With a state of its own."""
+    """With a field of its own in the state."""
 
-    folds = 0
+    def new_state(self, ops, like, columns):
+        s = super().new_state(ops, like, columns)
+        s.trims = 0
+        return s
 
-    def remember(self, past, move=None):
-        super().remember(past, move)
-        self.folds += 1
-
-    def state(self):
-        arrays, values = super().state()
-        return arrays | {"powers": np.full(2, 2.0**self.folds)}, values | {"count": self.folds}
-
-    def restore(self, arrays, values):
-        super().restore(arrays, values)
-        self.folds = values["count"]
+    def trim(self):
+        super().trim()
+        self._edited().trims += 1
 
 
-class Declared(Counting):
-    def fields(self):
-        return super().fields() | {"count": schema.counter}
-
-    def layout(self):
-        return super().layout() | {"powers": (schema.DOUBLE, 2)}
-
-
-def test_a_memory_of_ones_own_declares_its_state(tmp_path, rng):
-    for kind in (Counting, Declared):
-        learner = orfit.ORFit(orfit.Linear(9), kind(3))
-        for x in rng.standard_normal((7, 9)):
-            learner.learn(x, 1.0)
-        learner.save(tmp_path / kind.__name__)
-    assert orfit.load(tmp_path / "Declared", memory=Declared(3)).memory.folds == 7
-    with pytest.raises(orfit.CheckpointError, match=r"lacks arrays, or has .*memory\.powers"):
-        orfit.load(tmp_path / "Counting", memory=Counting(3))
-    rewrite(tmp_path / "Declared", lambda h, a: h["memory"].update(count=-1))
-    with pytest.raises(orfit.CheckpointError, match="memory.count must be at least 0"):
-        orfit.load(tmp_path / "Declared", memory=Declared(3))
+def test_a_memory_of_ones_own_may_declare_a_field(tmp_path, rng, monkeypatch):
+    monkeypatch.setitem(state.TABLE, "trims", state.COUNT)
+    learner = orfit.ORFit(orfit.Linear(9), Counting(3))
+    learner.learn_each(rng.standard_normal((7, 9)), np.ones(7))
+    learner.save(tmp_path / "file")
+    restored = orfit.load(tmp_path / "file", memory=Counting(3))
+    assert restored._cell.state.trims == learner._cell.state.trims == 7
+    rewrite(tmp_path / "file", lambda h, a: change(a, "trims", -1))
+    with pytest.raises(orfit.CheckpointError, match="trims must be between 0"):
+        orfit.load(tmp_path / "file", memory=Counting(3))
 
 
 def test_saving_through_a_link_and_to_nowhere(learner, tmp_path):
@@ -380,7 +362,7 @@ def test_saving_through_a_link_and_to_nowhere(learner, tmp_path):
         learner.save(tmp_path / "nowhere" / "file")
 
 
-def test_what_a_killed_process_left_is_swept_up(learner, tmp_path):
+def test_files_of_killed_processes_are_removed(learner, tmp_path):
     fresh, old = tmp_path / ".file.abc.saving", tmp_path / ".file.def.saving"
     for left in (fresh, old):
         left.write_bytes(b"half of it")
@@ -408,7 +390,7 @@ def test_a_failed_save_leaves_the_old_file(learner, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_killed_while_saving(tmp_path):
-    """SIGKILL at any moment leaves a whole checkpoint, never older than what was told."""
+    """After SIGKILL there is a whole checkpoint, no older than the last save that returned."""
     script = """
 import numpy as np, orfit
 learner = orfit.ORFit(orfit.Linear(2000), 20)
@@ -425,8 +407,8 @@ while True:
         process.stdout.readline()
         time.sleep(delay)
         process.send_signal(signal.SIGKILL)
-        told = [1, *map(int, process.communicate()[0].split())]
-        assert orfit.load(tmp_path / "file").seen >= told[-1]
+        saved = [1, *map(int, process.communicate()[0].split())]
+        assert orfit.load(tmp_path / "file").seen >= saved[-1]
 
 
 def test_a_checkpoint_has_the_rights_of_any_new_file(learner, tmp_path):
@@ -446,10 +428,10 @@ def test_more_directions_are_another_learner(learner, tmp_path):
     assert larger.memory.rank == 20
 
 
-def test_what_a_learner_without_parameters_may_say_of_its_model(tmp_path):
+def test_a_model_of_any_size_takes_no_memory_if_its_parameters_are_not_used(tmp_path):
     orfit.Greedy(orfit.Linear(3)).save(tmp_path / "file")
-    rewrite(tmp_path / "file", lambda h, a: resized(h, 10**12))
-    assert orfit.load(tmp_path / "file").model.size == 10**12  # which takes no room
+    rewrite(tmp_path / "file", lambda h, a: resize(h, a, 10**12))
+    assert orfit.load(tmp_path / "file").model.size == 10**12
 
 
 def slowed(monkeypatch, what=lambda: None):
@@ -493,7 +475,7 @@ def test_a_save_does_not_overtake_another(learner, tmp_path, monkeypatch, wait):
     assert orfit.load(tmp_path / "file").seen == 31
 
 
-def test_a_failure_beside_learning_is_told(learner, tmp_path, monkeypatch, caplog):
+def test_a_failure_in_the_background_is_logged_and_raised(learner, tmp_path, monkeypatch, caplog):
     learner.save(tmp_path / "file")
 
     def fail():

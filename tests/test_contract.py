@@ -1,6 +1,5 @@
 """One contract for every learner. A new learner is one more line in LEARNERS."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 import orfit
 from covering import covering_array
+from interrupts import everything as state
 from orfit.reproduce.tanh import TanhNetwork
 
 NOISE = [[1.0, 0.3], [0.3, 0.5]]
@@ -81,7 +81,6 @@ MODELS = {
     "network outputs": (lambda: TanhNetwork(2, 3, 2), (2,), (2,)),
 }
 
-WITH_ROWS = [name for name in LEARNERS if name.startswith(("ORFit", "RLS", "NTKRLS", "EKF"))]
 PAIRS = [
     (a, b)
     for a in LEARNERS
@@ -92,11 +91,11 @@ STREAMS = ("random", "repeated", "single precision")
 # The tests that `everywhere` marks, here and in test_weights.py.
 TESTS = (
     "test_each_is_a_loop_of_learn",
-    "test_an_update_tells_the_truth",
+    "test_an_update_describes_its_step",
     "test_predicting_one_is_predicting_many_and_changes_nothing",
     "test_an_empty_batch_changes_nothing",
     "test_bad_input_is_refused_and_changes_nothing",
-    "test_saved_and_restored_goes_on_as_if_never_saved",
+    "test_a_restored_learner_learns_bit_by_bit_as_the_saved_one",
     "test_weight_one_is_none",
     "test_weight_zero_changes_nothing",
     "test_each_with_weights_is_a_loop_of_learn",
@@ -121,8 +120,6 @@ with_parameters = pytest.mark.parametrize(
 
 
 def make(learner, model, **settings):
-    if learner in WITH_ROWS:
-        settings["rows"] = "plain"
     return LEARNERS[learner](MODELS[model][0](), **settings)
 
 
@@ -139,18 +136,6 @@ def stream(model, n, kind="random", seed=0):
     return X, Y
 
 
-def state(learner):
-    """Everything a step may change, for comparison bit for bit."""
-    arrays, values = {"w": learner.w}, {"seen": learner.seen}
-    if learner.memory is not None:
-        kept, more = learner.memory.state()
-        arrays |= kept
-        values |= more
-    return {k: (v.dtype, v.shape, v.tobytes()) for k, v in arrays.items()} | {
-        "values": json.dumps(values)
-    }
-
-
 def same(one, other):
     return state(one) == state(other)
 
@@ -159,19 +144,19 @@ def same(one, other):
 def test_each_is_a_loop_of_learn(learner, model, kind):
     X, Y = stream(model, 7, kind)
     loop, each = make(learner, model), make(learner, model)
-    told = [loop.learn(x, y) for x, y in zip(X, Y, strict=True)]
+    updates_of_loop = [loop.learn(x, y) for x, y in zip(X, Y, strict=True)]
     updates = each.learn_each(X, Y)
     assert np.abs(each.w - loop.w).max() <= 1e-12 * (1 + np.abs(loop.w).max())
     assert each.seen == loop.seen == len(updates) == 7
     for field in ("prediction", "residual", "step", "novelty", "conflict", "rank"):
         rows = getattr(updates, field)
-        expected = np.array([getattr(update, field) for update in told])
+        expected = np.array([getattr(update, field) for update in updates_of_loop])
         assert rows.shape == expected.shape
         assert np.abs(rows - expected).max() <= 1e-10 * (1 + np.abs(expected).max())
 
 
 @everywhere
-def test_an_update_tells_the_truth(learner, model, kind):
+def test_an_update_describes_its_step(learner, model, kind):
     X, Y = stream(model, 5, kind)
     learner, chooses = make(learner, model), "auto" in learner
     for x, y in zip(X, Y, strict=True):
@@ -274,7 +259,7 @@ def test_bad_input_is_refused_and_changes_nothing(learner, model, kind):
 
 
 @everywhere
-def test_saved_and_restored_goes_on_as_if_never_saved(learner, model, kind, tmp_path):
+def test_a_restored_learner_learns_bit_by_bit_as_the_saved_one(learner, model, kind, tmp_path):
     X, Y = stream(model, 25, kind)
     learner = make(learner, model)
     needs_model = not learner.model.settings() or learner.model.features is not None
@@ -342,10 +327,6 @@ def test_lists_and_numbers_are_data_too():
         (lambda m: orfit.ORFit(m, 2.5), 'memory must be None, a whole number, "auto", or'),
         (lambda m: orfit.ORFit(m, "many"), "a memory such as"),
         (lambda m: orfit.OGD(m, orfit.memory.Dense(), lr=1), "OGD needs a memory of directions"),
-        (lambda m: orfit.ORFit(m, rows="fast"), "rows must be one of auto, plain, compiled"),
-        (lambda m: orfit.ORFit(m, rows="compiled"), "not possible here: Unlimited.* has no"),
-        (lambda m: orfit.ORFit(TanhNetwork(2, 2), 3, rows="compiled"), "not linear in w"),
-        (lambda m: orfit.ORFit(m, orfit.memory.Dense(), rows="coordinates"), "no directions"),
         (lambda m: orfit.ORFit(orfit.Linear), "not a class"),
         (lambda m: orfit.ORFit(3), "model must be a model"),
         (lambda m: orfit.ORFit(m, noise=-1), "noise must not be negative"),
@@ -372,7 +353,7 @@ def test_lists_and_numbers_are_data_too():
         (lambda m: orfit.Linear(3, features=7), "features must be a function"),
     ],
 )
-def test_settings_that_make_no_sense(make_it, message):
+def test_invalid_settings_are_refused(make_it, message):
     with pytest.raises(ValueError, match=message):
         make_it(orfit.Linear(3))
 
@@ -386,7 +367,7 @@ def test_settings_that_make_no_sense(make_it, message):
         (lambda X: X[:, :, None] * np.ones(2), "exclude each other"),
     ],
 )
-def test_features_that_return_nonsense(features, message):
+def test_features_with_invalid_output_are_refused(features, message):
     learner = orfit.ORFit(orfit.Linear(4, heads=2, features=features))
     before = state(learner)
     with pytest.raises(ValueError, match=message):
@@ -407,7 +388,7 @@ def test_features_may_work_in_place_and_get_a_batch():
         learner.learn([1.0, 2.0], 1.0)
 
 
-def test_a_model_that_breaks_its_word():
+def test_invalid_models_are_refused():
     class Transposed(TanhNetwork):
         def linearize(self, w, X):
             F, G = super().linearize(w, X)
@@ -428,20 +409,20 @@ def test_a_model_that_breaks_its_word():
         orfit.ORFit(Mute())
 
 
-def test_masked_values_are_not_numbers():
+def test_masked_values_are_refused():
     learner = orfit.ORFit(orfit.Linear(3))
     with pytest.raises(ValueError, match="x has masked values"):
         learner.learn(np.ma.masked_equal([1.0, 2.0, 9.0], 9.0), 1.0)
     learner.learn(np.ma.masked_equal([1.0, 2.0, 3.0], 9.0), 1.0)
 
 
-def test_a_learner_shows_what_it_is():
+def test_repr_shows_the_settings():
     learner = orfit.ORFit(orfit.Linear(3, heads=2), 2, noise=0.5)
     expected = "<ORFit(Linear(3, heads=2), Principal(m=2), noise=0.5), seen=0>"
     assert repr(learner) == expected
 
 
-def test_a_model_that_gives_no_finite_gradient():
+def test_a_gradient_that_is_not_finite_is_refused():
     class Broken(TanhNetwork):
         def linearize(self, w, X):
             F, G = super().linearize(w, X)
@@ -454,8 +435,8 @@ def test_a_model_that_gives_no_finite_gradient():
         assert state(learner) == before
 
 
-def test_the_core_needs_numpy_scipy_and_safetensors_alone():
-    """Importing orfit brings in no optional package, nor do heads without a network."""
+def test_import_loads_no_optional_package():
+    """Neither importing orfit nor heads without a network load an optional package."""
     script = (
         "import sys, orfit; orfit.Heads(memory=2);"
         "print(' '.join({name.split('.')[0] for name in sys.modules}))"

@@ -46,7 +46,7 @@ def test_the_names_are_found():
     assert {"orfit.TorchModel", "orfit.memory", "orfit.memory.Sketch"} <= set(NAMES)
 
 
-TORCH = "orfit.TorchModel", "orfit.PerLayer", "orfit.register_layer", "orfit.distributed.Whole"
+TORCH = "orfit.TorchModel", "orfit.PerLayer", "orfit.register_layer"
 
 
 @pytest.mark.parametrize("name", NAMES)

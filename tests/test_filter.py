@@ -175,7 +175,7 @@ def test_rows_with_gaps_in_a_long_stream(rng):
     X, y = rng.standard_normal((50, 6)), rng.standard_normal(50)
     gaps = y.copy()
     gaps[::7] = np.nan
-    one, other = (orfit.EKF(orfit.Linear(6), noise=0.2, rows="compiled") for _ in range(2))
+    one, other = (orfit.EKF(orfit.Linear(6), noise=0.2) for _ in range(2))
     one.learn_each(X, gaps)
     other.learn_each(X[~np.isnan(gaps)], y[~np.isnan(gaps)])
     assert one.w == pytest.approx(other.w, rel=1e-12)

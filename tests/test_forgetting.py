@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import orfit
-from orfit.learners.onestep import FORGETTINGS
+from orfit.learners.gain import FORGETTINGS
 
-WAYS = ["plain", "compiled"]
 P = 12
 
 
@@ -52,19 +51,21 @@ def labels_for(make, y):
     return np.column_stack([y, -2 * y]) if make is two_heads else y
 
 
+def parameters_of_each(auto):
+    """w of each λ."""
+    return [auto.memory.parameters(part) for part in auto._cell.state.parts]
+
+
 @pytest.mark.parametrize("make", EVERY)
-@pytest.mark.parametrize("way", WAYS)
-def test_each_is_the_learner_of_that_forgetting(make, way, rng):
+def test_each_is_the_learner_of_that_forgetting(make, rng):
     X, y = moving(rng, 0.05, 150)
     Y = labels_for(make, y)
-    if make is orfit_unlimited and way == "compiled":
-        pytest.skip("it has no compiled loop")
-    auto = make(forgetting="auto", rows=way)
+    auto = make(forgetting="auto")
     auto.learn_each(X, Y)
-    for memory, fade in zip(auto.memory.memories, FORGETTINGS, strict=True):
-        alone = make(forgetting=fade, rows=way)
+    for w, fade in zip(parameters_of_each(auto), FORGETTINGS, strict=True):
+        alone = make(forgetting=fade)
         alone.learn_each(X, Y)
-        np.testing.assert_allclose(memory.w.reshape(alone.w.shape), alone.w, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(w.reshape(alone.w.shape), alone.w, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +73,12 @@ def test_each_is_the_learner_of_that_forgetting(make, way, rng):
 )
 def test_it_is_as_good_as_the_best_of_them(make, step, rng):
     X, y = moving(rng, step, 1200)
-    auto = make(forgetting="auto", rows="plain")
+    auto = make(forgetting="auto")
 
     def error(learner):
         return np.sqrt(np.mean(learner.learn_each(X, y).residual[600:] ** 2))
 
-    errors = [error(make(forgetting=fade, rows="plain")) for fade in FORGETTINGS]
+    errors = [error(make(forgetting=fade)) for fade in FORGETTINGS]
     assert error(auto) <= 1.03 * min(errors)
     if step == 0.0:
         assert auto.forgetting == 1.0
@@ -85,37 +86,31 @@ def test_it_is_as_good_as_the_best_of_them(make, step, rng):
         assert auto.forgetting == 0.95
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"noise": "auto"}, {"noise": "auto", "tail": "auto"}])
-def test_all_ways_choose_alike(settings, rng):
+def test_learn_chooses_as_learn_each_does(settings, rng):
     X, y = moving(rng, 0.03, 150)
-    made = []
-    for way in WAYS:
-        learner = orfit.ORFit(orfit.Linear(P), 5, forgetting="auto", rows=way, **settings)
-        updates = learner.learn_each(X, y)
-        made.append((learner.forgetting, learner.noise, learner.w, updates.prediction))
-    single = orfit.ORFit(orfit.Linear(P), 5, forgetting="auto", **settings)
+    each, single = (
+        orfit.ORFit(orfit.Linear(P), 5, forgetting="auto", **settings) for _ in range(2)
+    )
+    updates = each.learn_each(X, y)
     predictions = [single.learn(x, label).prediction for x, label in zip(X, y, strict=True)]
-    made.append((single.forgetting, single.noise, single.w, predictions))
-    for fade, noise, w, prediction in made[1:]:
-        assert (fade, noise) == made[0][:2]
-        np.testing.assert_allclose(w, made[0][2], rtol=0, atol=1e-9)
-        np.testing.assert_allclose(prediction, made[0][3], rtol=0, atol=1e-9)
+    assert (single.forgetting, single.noise) == (each.forgetting, each.noise)
+    np.testing.assert_array_equal(single.w, each.w)
+    np.testing.assert_array_equal(predictions, updates.prediction)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_where_one_of_them_stops_short_the_others_wait(way, rng):
-    """A row held for long winds up the smallest λ alone: there the plain step must decide."""
+def test_windup_of_one_does_not_change_the_others(rng):
+    """A row that is repeated for long winds up the smallest λ alone."""
     X, y = moving(rng, 0.0, 100)
     X, y = np.vstack([X, np.tile(X[-1], (700, 1)), X]), np.concatenate([y, np.full(700, y[-1]), y])
-    learner = whole(forgetting="auto", rows=way)
+    learner = whole(forgetting="auto")
     learner.learn_each(X, y)
-    assert learner.memory.memories[-1].width.wound
-    assert not learner.memory.memories[1].width.wound
-    for fade, memory in zip(FORGETTINGS, learner.memory.memories, strict=True):
-        alone = whole(forgetting=fade, rows="plain")
+    assert learner._cell.state.parts[-1].wound_up
+    assert not learner._cell.state.parts[1].wound_up
+    for fade, w in zip(FORGETTINGS, parameters_of_each(learner), strict=True):
+        alone = whole(forgetting=fade)
         alone.learn_each(X, y)
-        np.testing.assert_allclose(memory.w[:, 0], alone.w, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(w[:, 0], alone.w, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("make", [orfit_limited, orfit_unlimited, two_heads, whole])
@@ -138,7 +133,7 @@ def test_saved_copied_or_pickled_it_goes_on_bit_by_bit(make, rng, tmp_path):
 
 def test_a_refused_row_changes_none_of_them(rng):
     X, y = moving(rng, 0.05, 64)
-    learner, other = (interpolating(forgetting="auto", rows="plain") for _ in range(2))
+    learner, other = (interpolating(forgetting="auto") for _ in range(2))
     X[40] = 1e-200
     y[40] = 1e308
     with pytest.raises(ValueError, match="overflow"):
@@ -171,18 +166,16 @@ def test_blocks_are_learned_as_well(rng):
     alone = orfit_limited(forgetting=0.99)
     for start in range(0, 300, 30):
         alone.learn_batch(X[start : start + 30], y[start : start + 30])
-    np.testing.assert_allclose(auto.memory.memories[2].w[:, 0], alone.w, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(parameters_of_each(auto)[2][:, 0], alone.w, rtol=0, atol=1e-10)
 
 
 def test_what_cannot_be_compared_is_refused():
     memory = orfit.memory.Principal(3)
     with pytest.raises(ValueError, match='a number or "auto"'):
         orfit.ORFit(orfit.Linear(P), memory, forgetting="automatic")
-    with pytest.raises(ValueError, match="coordinates"):
-        orfit.ORFit(orfit.Linear(P), memory, forgetting="auto", rows="coordinates")
-    first = orfit.ORFit(orfit.Linear(P), orfit.memory.Principal(3), forgetting="auto")
+    first = orfit.ORFit(orfit.Linear(P), memory, forgetting="auto")
     with pytest.raises(ValueError, match="another learner"):
-        orfit.ORFit(orfit.Linear(P), first.memory.memories[0], forgetting="auto")
+        orfit.ORFit(orfit.Linear(P), memory, forgetting="auto")
     with pytest.raises(ValueError, match="two learners"):
         first.forgetting = 0.9
     with pytest.raises(ValueError, match="two learners"):

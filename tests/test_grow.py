@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import orfit
-from conftest import WAYS, every_way
 from interrupts import raised_at
 from orfit.memory import FrequentDirections, Growing, Latest, Nothing, Random, Sketch
 from orfit.reproduce.tanh import TanhNetwork
@@ -18,10 +17,10 @@ METER = orfit.Meter(5)
 
 
 def on(memory, **settings):
-    return lambda model, **k: orfit.ORFit(model, memory(), **settings, **k)
+    return lambda model: orfit.ORFit(model, memory(), **settings)
 
 
-WITH_ROWS = {
+LEARNERS = {
     "unlimited": on(lambda: None),
     "unlimited noisy": on(lambda: None, noise=0.5),
     "principal": on(lambda: 3, noise=0.5, meter=METER),
@@ -36,24 +35,18 @@ WITH_ROWS = {
     "random": on(lambda: Random(3, seed=2)),
     "frequent": on(lambda: FrequentDirections(3), noise=0.5),
     "nothing": on(Nothing),
-    "RLS": lambda model, **k: orfit.RLS(model, prior=0.5, meter=METER, **k),
-    "RLS limit": lambda model, **k: orfit.RLS(model, forgetting=0, **k),
+    "RLS": lambda model: orfit.RLS(model, prior=0.5, meter=METER),
+    "RLS limit": lambda model: orfit.RLS(model, forgetting=0),
     "NTKRLS": orfit.NTKRLS,
-    "EKF": lambda model, **k: orfit.EKF(model, noise=0.5, **k),
-}
-# The tail is a mean over directions that are not kept, and all of these count where much is dropped
-# of a row: there a learner that has always had more of them differs.
-TAILED = {"principal", "noise auto", "tails and fadings", "fading", "drifting"}
-ALONE = {
+    "EKF": lambda model: orfit.EKF(model, noise=0.5),
     "OneStepSGD": lambda model: orfit.OneStepSGD(model, meter=METER),
     "SGD": lambda model: orfit.SGD(model, lr=0.01, meter=METER),
     "OGD": lambda model: orfit.OGD(model, 3, lr=0.01),
 }
-CASES = [(name, way) for name in WITH_ROWS for way in WAYS] + [(name, None) for name in ALONE]
-
-
-def made(name, way, model):
-    return ALONE[name](model) if way is None else WITH_ROWS[name](model, rows=WAYS[way])
+# The tail is a mean over directions that are not kept, and all of these count where much is dropped
+# of a row: there a learner that has always had more of them differs.
+TAILED = {"principal", "noise auto", "tails and fadings", "fading", "drifting"}
+every_learner = pytest.mark.parametrize("name", LEARNERS)
 
 
 class Stream:
@@ -122,16 +115,9 @@ STEPS = {
 }
 
 
-# By turns, a learner grows in features and in both, or with a bias and in heads.
-GROWN = [
-    (name, way, steps)
-    for i, (name, way) in enumerate(CASES)
-    for steps in (("features", "both"), ("bias", "heads"))[i // 3 % 2]
-]
-
-
-@pytest.mark.parametrize(("name", "way", "steps"), GROWN)
-def test_it_is_as_if_zeros_had_been_there(name, way, steps, tmp_path):
+@pytest.mark.parametrize("steps", STEPS)
+@every_learner
+def test_it_is_as_if_zeros_had_been_there(name, steps, tmp_path):
     if name == "growing" and steps in ("bias", "both"):
         pytest.skip("there cannot be more directions than parameters, so it decides otherwise")
     bias, outputs, sizes = STEPS[steps]
@@ -140,8 +126,8 @@ def test_it_is_as_if_zeros_had_been_there(name, way, steps, tmp_path):
     n = 120 if name in ("growing", "noise auto") else 60
     stream = Stream(bias, outputs, name in TAILED, n)
     size, heads = sizes[-1]
-    grown = made(name, way, stream.model(*sizes[0]))
-    twin = made(name, way, stream.model(size, heads))
+    grown = LEARNERS[name](stream.model(*sizes[0]))
+    twin = LEARNERS[name](stream.model(size, heads))
     share = len(stream.X) // len(sizes)
     for i, (known, known_heads) in enumerate(sizes):
         if i:
@@ -167,28 +153,27 @@ def test_it_is_as_if_zeros_had_been_there(name, way, steps, tmp_path):
 
 
 def everything(learner):
-    arrays, header = learner._reading(learner.state)
+    arrays, header = learner._read(learner.state)
     return {k: (v.dtype, v.shape, v.tobytes()) for k, v in arrays.items()}, header
 
 
-@pytest.mark.parametrize(("name", "way"), [case for case in CASES if case[1] in ("plain", None)])
-def test_right_after_it_has_grown(name, way):
+@every_learner
+def test_right_after_it_has_grown(name):
     stream = Stream(True, 4, name in TAILED)
-    grown, twin = made(name, way, stream.model(9, 2)), made(name, way, stream.model(14, 4))
+    grown, twin = LEARNERS[name](stream.model(9, 2)), LEARNERS[name](stream.model(14, 4))
     learn(grown, *stream.rows(slice(60), 9, 2, 9, 2))
     learn(twin, *stream.rows(slice(60), 9, 2, 14, 4))
     grown.grow(14, 4)
     check_alike(grown, twin, stream.X)
 
 
-@every_way
-def test_of_longer_rows_fewer_are_kept(rows, tmp_path):
+def test_of_longer_rows_fewer_are_kept(tmp_path):
     """A memory has room for more rows where they are short; now it has less than it has rows."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((70, 1000)), rng.standard_normal(70)
     for stop in range(25, 41, 3):
-        grown = orfit.ORFit(orfit.Linear(1000), 5, noise=0.5, rows=rows)
-        twin = orfit.ORFit(orfit.Linear(6000), 5, noise=0.5, rows=rows)
+        grown = orfit.ORFit(orfit.Linear(1000), 5, noise=0.5)
+        twin = orfit.ORFit(orfit.Linear(6000), 5, noise=0.5)
         wide = np.pad(X, ((0, 0), (0, 5000)))
         grown.learn_each(X[:stop], y[:stop])
         grown.grow(6000)
@@ -276,7 +261,7 @@ def test_a_model_is_not_changed_for_others():
 @pytest.mark.parametrize("name", ["principal", "tails and fadings", "RLS"])
 def test_an_exception_at_any_moment(name):
     stream = Stream(True, 4, False)
-    learner = WITH_ROWS[name](stream.model(9, 2))
+    learner = LEARNERS[name](stream.model(9, 2))
     learn(learner, *stream.rows(slice(60), 9, 2, 9, 2))
     before, after = everything(learner), copy.deepcopy(learner)
     after.grow(14, 4)

@@ -122,7 +122,7 @@ def test_it_is_rls_on_scaled_columns(tmp_path):
     table = columns()
     session = learn([put(tmp_path / "t.csv", table)], choice=Choice(("y",), only=("a", "b", "c")))
     X, y, unit = by_hand(table, 300)
-    prior = float(session.learner.memory.given.prior)
+    prior = float(session.learner.memory.prior)
     twin = orfit.RLS(orfit.Linear(3, bias=True), prior=prior)
     made = twin.learn_each(X, y).prediction
     rmse = unit * np.sqrt(np.mean((y - made) ** 2))
@@ -342,7 +342,7 @@ def test_rows_held_out_are_never_learned(tmp_path):
     left = np.delete(np.arange(ROWS), places)
     twin = orfit.RLS(
         orfit.Linear(3, bias=True),
-        prior=float(session.learner.memory.given.prior),
+        prior=float(session.learner.memory.prior),
     )
     twin.learn_each(X[left], y[left])
     error = unit * (y[places] - twin.predict(X[places]))

@@ -30,8 +30,8 @@ def rows(count):
 
 
 def offline(X, y):
-    """What the script has; by plain steps, as a process that has not compiled anything takes."""
-    learner = orfit.ORFit(orfit.Linear(SIZE), 10, noise=0.1, rows="plain")
+    """The learner that the script has after these rows."""
+    learner = orfit.ORFit(orfit.Linear(SIZE), 10, noise=0.1)
     for x, label in zip(X, y, strict=True):
         learner.learn(x, label)
     return learner

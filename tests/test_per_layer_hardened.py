@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 
 import orfit
-from interrupts import alarmed
+from interrupts import Interruption, alarmed
 
 torch = pytest.importorskip("torch")
 from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations
 
-from orfit.networks.words import Words
+from orfit.networks import per_layer
+from orfit.networks.embedding import Embedding
 
 
 def parameters(network):
@@ -78,13 +79,12 @@ def data(n=60, size=6, seed=0):
     return X, (X[:, 0] > 0).long() + (X[:, 1] > 0).long()
 
 
-@pytest.mark.parametrize("sides", ["both", "input"])
 @pytest.mark.parametrize(
     "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
 )
-def test_a_copy_goes_on_by_itself(copied, sides):
+def test_a_copy_goes_on_by_itself(copied):
     torch.manual_seed(0)
-    learner, (X, y) = orfit.PerLayer(Plain(), 1.0, sides=sides, block=10), data()
+    learner, (X, y) = orfit.PerLayer(Plain(), 1.0, block=10), data()
     learner.learn(X, y)
     twin = copied(learner)
     before = parameters(learner.network)
@@ -108,6 +108,22 @@ def test_a_state_stays_what_it_was():
     assert (learner.learn(X, y).prediction == first).all()
 
 
+def test_a_state_that_does_not_fit_is_refused():
+    learner, (X, y) = orfit.PerLayer(Plain(), 1.0), data()
+    learner.learn(X, y)
+    state = learner.state_dict()
+    with pytest.raises(ValueError, match=r"noise of 1, not 2"):
+        orfit.PerLayer(Plain(), 2.0).load_state_dict(state)
+    with pytest.raises(ValueError, match="must have shape"):
+        orfit.PerLayer(Plain(hidden=8), 1.0).load_state_dict(state)
+    for name, tensor in state.items():
+        lacking = {n: t for n, t in state.items() if n != name}
+        for wrong in (lacking, state | {name + "x": tensor}, state | {name: tensor.to(torch.int8)}):
+            with pytest.raises(ValueError):
+                learner.load_state_dict(wrong)
+    assert all((learner.state_dict()[name] == tensor).all() for name, tensor in state.items())
+
+
 class Bag(nn.Module):
     def __init__(self, **kind):
         super().__init__()
@@ -124,7 +140,7 @@ def test_a_word_that_comes_often_counts_by_its_whole_gradient():
     ids[:, 3:] = 0
     learner = orfit.PerLayer(network, 5.0)
     learner.remember([(ids, y)])
-    table = next(u.memory for u in learner.memory.plan.units if isinstance(u.memory, Words))
+    table = next(m for m in learner._cell.state.memories if isinstance(m, Embedding))
     f = (1e-6 + 2 * functional.cross_entropy(network(ids), y, reduction="none")).sqrt()
     G = [torch.autograd.grad(each, network.words.weight, retain_graph=True)[0] for each in f]
     squares = sum(g.square().sum(dim=1) for g in G)
@@ -227,18 +243,17 @@ def test_columns_of_one_output_and_loaders_without_labels():
     loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X), 16)
     remembers = orfit.PerLayer(Plain())
     remembers.remember(loader)
-    assert remembers.memory.seen == 60
+    assert remembers._cell.state.remembered == 60
     f, spread = remembers.predict(X[:0], std=True)
     assert f.shape == spread.shape == (0, 3)
 
 
-@pytest.mark.parametrize("sides", ["both", "input"])
-def test_raw_units_in_single_precision_raise_nothing_from_within(sides):
+def test_raw_units_in_single_precision_raise_nothing_from_within():
     torch.manual_seed(0)
     X = torch.rand(1500, 30) * 255
     y = X @ torch.randn(30) / 100
     y = y - y.mean() + 0.5 * torch.randn(1500)
-    learner = orfit.PerLayer(nn.Linear(30, 1), 0.25, loss="squares", sides=sides)
+    learner = orfit.PerLayer(nn.Linear(30, 1), 0.25, loss="squares")
     with pytest.warns(orfit.ScaleWarning, match="float64|scale"):
         learner.learn(X, y)
     assert learner.seen == 1500
@@ -305,13 +320,21 @@ class Interrupted:
             self.learner.learn(self.X[start : start + 4], self.classes[start : start + 4])
         return self
 
+    def pending_changes(self, monkeypatch):
+        """Commit one more block without its changes in place, and return these."""
+        start = self.learner.seen
+        with monkeypatch.context() as patch:
+            patch.setattr(per_layer, "apply_pending", lambda s: None)
+            self.learner.learn(self.X[start : start + 4], self.classes[start : start + 4])
+        return self.learner._cell.state.pending
+
     def everything(self):
-        state, parts = self.learner.state_dict(), list(self.network.modules())
-        tensors = state["tensors"] | self.network.state_dict()
+        tensors, parts = self.learner.state_dict(), list(self.network.modules())
+        tensors |= self.network.state_dict()
         found = {name: tensor.detach().numpy().tobytes() for name, tensor in tensors.items()}
         hooks = [len(part._forward_hooks) for part in parts]
         modes = [part.training for part in parts], torch.is_grad_enabled()
-        return found, state["values"], hooks, modes
+        return found, hooks, modes
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -326,3 +349,63 @@ def test_alarms(alarms):
             came += 1
             assert one.everything() == expected[one.learner.seen // 4]
             assert came % 20 or one.learn().everything() == expected[10]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_the_next_call_finishes_an_interrupted_block(before, monkeypatch):
+    """The exception comes right before, or right after, each change in place."""
+    expected = Interrupted().learn(3).everything()
+    count = len(Interrupted().learn(1).pending_changes(monkeypatch))
+    assert count == 8  # A, S, a weight and a bias of each layer
+    for index in range(count):
+        one = Interrupted().learn(2)
+        changes = one.pending_changes(monkeypatch)
+        (tensor, change), version = changes[index]
+
+        def interrupted(tensor, change=change, changes=changes, index=index, version=version):
+            changes[index] = (tensor, change), version
+            if not before:
+                change(tensor)
+            raise Interruption
+
+        changes[index] = (tensor, interrupted), version
+        with pytest.raises(Interruption):
+            one.learner._finish()
+        assert one.learner.seen == 12
+        assert one.everything() == expected
+
+
+def test_a_step_can_be_read_but_not_changed_from_inside():
+    """A loss function stands for a signal handler: it reads the state before the step."""
+    X, y = data(20)
+    found = []
+
+    def loss(outputs, labels):
+        found.append((learner.seen, learner.scale, learner.predict(X, std=True)[1]))
+        with pytest.raises(RuntimeError, match="from inside its own step"):
+            learner.learn(X, y)
+        return functional.cross_entropy(outputs, labels, reduction="none")
+
+    torch.manual_seed(0)
+    learner = orfit.PerLayer(Plain(), 1.0, loss=loss)
+    spreads = [learner.predict(X, std=True)[1]]
+    learner.learn(X, y)
+    scale = learner.scale
+    spreads.append(learner.predict(X, std=True)[1])
+    learner.learn(X, y)
+    assert [each[:2] for each in found] == [(0, 1.0), (20, scale)]
+    assert all((each[2] == spread).all() for each, spread in zip(found, spreads, strict=True))
+
+
+def test_a_partly_moved_network_is_not_read():
+    one = Interrupted().learn(1)
+    changes = one.learner._cell.state.pending = [((torch.zeros(1), None), 0)]
+
+    def read(tensor):
+        tensor.add_(1)
+        with pytest.raises(RuntimeError, match="in the middle of a step"):
+            one.learner.predict(one.X)
+
+    changes[0] = (changes[0][0][0], read), 0
+    assert one.learner.seen == 4
+    assert one.learner._cell.state.pending == []

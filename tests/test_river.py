@@ -17,7 +17,7 @@ import orfit
 from orfit.faces import learner_for
 from orfit.faces.evidence import most_likely_noise
 from orfit.faces.rows import Rows
-from orfit.learners.onestep import OneStep
+from orfit.learners.gain import GainLearner
 from orfit.river import ORFitClassifier, ORFitMultiTargetRegressor, ORFitRegressor
 from orfit.river.engine import BLOCK, FIRST
 
@@ -397,7 +397,7 @@ def test_a_row_that_is_refused_is_the_only_one_that_is_lost(many, monkeypatch):
     bad = np.array([10, 50, 100])
     X[bad, 1] = 1e200
     model = ORFitRegressor(**PLAIN)
-    each, one = OneStep.learn_each, OneStep.learn
+    each, one = GainLearner.learn_each, GainLearner.learn
 
     def learn_each(learner, inputs, labels, weight=None):
         refused = np.flatnonzero(inputs[:, 1] == 1e200)
@@ -411,8 +411,8 @@ def test_a_row_that_is_refused_is_the_only_one_that_is_lost(many, monkeypatch):
             raise ValueError("not finite")
         return one(learner, x, label, weight)
 
-    monkeypatch.setattr(OneStep, "learn_each", learn_each)
-    monkeypatch.setattr(OneStep, "learn", learn)
+    monkeypatch.setattr(GainLearner, "learn_each", learn_each)
+    monkeypatch.setattr(GainLearner, "learn", learn)
     if many:
         pandas = pytest.importorskip("pandas")
         with pytest.raises(ValueError, match="finite"):
@@ -436,7 +436,7 @@ def test_a_row_that_is_refused_is_the_only_one_that_is_lost(many, monkeypatch):
 def test_rows_that_were_interrupted_go_on_waiting(scaling, monkeypatch):
     X, y = problem(FIRST + BLOCK, 3)
     model, whole = ORFitRegressor(scaling=scaling), ORFitRegressor(scaling=scaling)
-    real, calls = OneStep.learn_each, []
+    real, calls = GainLearner.learn_each, []
 
     def interrupted(learner, inputs, labels, weight=None):
         calls.append(1)
@@ -446,7 +446,7 @@ def test_rows_that_were_interrupted_go_on_waiting(scaling, monkeypatch):
         return real(learner, inputs, labels, weight)
 
     learned(whole, X, y.tolist())
-    monkeypatch.setattr(OneStep, "learn_each", interrupted)
+    monkeypatch.setattr(GainLearner, "learn_each", interrupted)
     for x, label in zip(by_name(X), y.tolist(), strict=True):
         try:
             model.learn_one(x, label)

@@ -9,12 +9,10 @@ pytest.importorskip("sklearn", reason="river's checks take data from scikit-lear
 
 from river import checks
 
-import orfit
 from orfit.river import ORFitClassifier, ORFitMultiTargetRegressor, ORFitRegressor
 
 pytestmark = pytest.mark.slow
 
-orfit.warm_up()  # rows one by one are many here
 KINDS = (ORFitRegressor, ORFitClassifier, ORFitMultiTargetRegressor)
 # The first parameters are the defaults; the others take as long again.
 CHECKS = [

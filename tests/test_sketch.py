@@ -65,11 +65,11 @@ def test_the_sketches_are_those_of_the_paper(way, rng):
     memory.absorb(A[:, 5:])
     width = 3 if way == "symmetric" else 6
     if way == "fresh":
-        draws = np.random.Generator(np.random.PCG64(3))
-        Omega = np.vstack([draws.standard_normal((n, 6)) for n in (5, 7)])
+        draws = [np.random.Generator(np.random.PCG64([3, draw])) for draw in (1, 2)]
+        Omega = np.vstack([draws[i].standard_normal((n, 6)) for i, n in enumerate((5, 7))])
         Q = np.linalg.qr(A @ Omega)[0]
     else:
-        random = np.random.Generator(np.random.PCG64([3, 1]))
+        random = np.random.Generator(np.random.PCG64([3, 0, 1]))
         Omega = random.standard_normal((width, 30)).T
         Q = np.linalg.qr(A @ A.T @ Omega)[0]
         if way == "symmetric":

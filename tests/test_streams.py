@@ -8,7 +8,10 @@ import pytest
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 DATA = runpy.run_path(str(BENCHMARKS / "stream_data.py"))
-standardised_so_far, fourier_features = DATA["standardised_so_far"], DATA["fourier_features"]
+standardise_so_far, compute_fourier_features = (
+    DATA["standardise_so_far"],
+    DATA["compute_fourier_features"],
+)
 
 
 @pytest.fixture
@@ -21,7 +24,7 @@ def X():
 
 
 def test_standardised_by_the_rows_up_to_itself(X):
-    Z = standardised_so_far(X)
+    Z = standardise_so_far(X)
     for i in (1, 49, 50, 199):
         seen = X[: i + 1]
         spread = seen.std(axis=0)
@@ -32,16 +35,16 @@ def test_standardised_by_the_rows_up_to_itself(X):
 
 
 def test_no_row_sees_a_later_one(X):
-    features = fourier_features(standardised_so_far(X))
+    features = compute_fourier_features(standardise_so_far(X))
     other = X.copy()
     other[100:] = 1e6 * np.random.default_rng(1).standard_normal((100, 5))
-    changed = fourier_features(standardised_so_far(other))
+    changed = compute_fourier_features(standardise_so_far(other))
     assert np.array_equal(features[:100], changed[:100])
     assert not np.array_equal(features[100], changed[100])
 
 
 def test_lags_are_what_came_before():
-    X, y = DATA["lagged"](np.arange(10), 3)
+    X, y = DATA["make_lags"](np.arange(10), 3)
     assert np.array_equal(X[:, 0], y - 1)
     assert np.array_equal(X[:, 2], y - 3)
     assert np.array_equal(y, np.arange(3, 10))
@@ -50,7 +53,7 @@ def test_lags_are_what_came_before():
 def test_what_is_asked_at_the_end_was_not_learned():
     y = np.arange(23.0)
     X = y[:, None]
-    learned, _, asked, labels = DATA["held_out"](X, y, np.arange(23), 5)
+    learned, _, asked, labels = DATA["hold_out"](X, y, np.arange(23), 5)
     assert np.array_equal(labels, [0, 5, 10, 15, 20])
     assert np.array_equal(asked[:, 0], labels)
     assert sorted([*learned[:, 0], *labels]) == y.tolist()

@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import orfit
-from conftest import WAYS
-from orfit import gram, tall
-from orfit.learners.update import Updates
 from orfit.memory import Latest, Principal, Random, Unlimited
+from orfit.memory.frame import orthonormalize
+from orfit.store import HOST, Store
 
 torch = pytest.importorskip("torch")
 from torch import nn
 
-from orfit import tall_torch  # noqa: F401  (the operations on tensors, registered)
+from orfit.store.torch import TORCH
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -176,8 +175,9 @@ def test_dtype_and_device_are_the_modules(dtype, rng):
     learner.learn_each(X, y)
     eps = torch.finfo(dtype).eps
     assert learner.w.dtype == learner.memory.U.dtype == dtype
-    assert isinstance(learner.memory.frame.rows, torch.Tensor)
-    assert learner.memory.frame.rows.device == next(learner.model.module.parameters()).device
+    rows = learner._cell.state.store.rows
+    assert isinstance(rows, torch.Tensor)
+    assert rows.device == next(learner.model.module.parameters()).device
     assert (learner.memory.U.T @ learner.memory.U - torch.eye(6)).abs().max() < 50 * eps
     assert abs(learner.predict(X[-1]) - y[-1]) < 100 * eps
 
@@ -262,47 +262,6 @@ def test_a_prior_makes_parameters_stiff(prior, rng):
     rls = orfit.RLS(plain, prior=Pi, forgetting=0)
     rls.learn_each(X, y)
     assert (rls.w - plain.initial()).numpy() == pytest.approx(expected, abs=1e-8)
-
-
-@pytest.mark.slow
-def test_repeated_steps_fit_and_never_make_it_worse(rng):
-    X, y = data(rng, 10)
-    y = 3 * y
-    once = orfit.ORFit(orfit.TorchModel(mlp()))
-    many = orfit.ORFit(orfit.TorchModel(mlp()), steps=30, tolerance=1e-8)
-    fitted = []
-    for x, label in zip(X, y, strict=True):
-        once.learn(x, label)
-        update = many.learn(x, label)
-        assert abs(update.conflict) <= abs(update.residual)
-        fitted.append((abs(once.predict(x) - label), abs(many.predict(x) - label)))
-    after_one, after_many = np.transpose(fitted)
-    assert after_many.max() <= 1e-8
-    assert after_one.max() > 1e-3
-    with pytest.raises(ValueError, match="with noise > 0, steps must be 1"):
-        orfit.ORFit(orfit.TorchModel(mlp()), noise=1.0, steps=2)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
-def test_repeated_steps_are_shortened_where_they_overshoot():
-    """f(w) = arctan w, far from its root: plain Gauss–Newton diverges."""
-
-    class Arctan(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.w = nn.Parameter(torch.tensor([3.0], dtype=torch.float64))
-
-        def forward(self, x):
-            return torch.arctan(self.w * x)
-
-    one = orfit.ORFit(orfit.TorchModel(Arctan()))
-    one.learn([1.0], 0.0)
-    assert abs(one.w[0]) > 3
-    many = orfit.ORFit(orfit.TorchModel(Arctan()), steps=20)
-    update = many.learn([1.0], 0.0)
-    assert abs(update.conflict) <= 1e-6
-    assert abs(many.w[0]) < 1e-5
 
 
 def test_batch_norm_is_in_eval_mode_and_left_alone(rng):
@@ -477,7 +436,7 @@ def test_a_module_as_a_feature_map(rng):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @given(seeds, st.integers(1, 30), st.integers(0, 5), st.integers(1, 4), st.floats(-30, 30))
-def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, exponent):
+def test_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, exponent):
     rng = np.random.default_rng(seed)
     single = dtype == torch.float32
     eps = torch.finfo(dtype).eps
@@ -492,70 +451,33 @@ def test_tall_operations_on_tensors_are_those_on_arrays(dtype, seed, p, k, n, ex
         difference = np.abs(np.asarray(tensor, float) - np.asarray(array, float))
         assert difference.max(initial=0.0) <= 20 * p * eps * size
 
-    close(tall.inner(a, g), tall.inner(A, G), 10 * scale)
-    close(np.triu(tall.gram(g)), np.triu(tall.gram(G)), 50 * scale**2)
-    close(tall.combine(a, c), tall.combine(A, c), 20)
-    close(tall.subtract(g, a, c), tall.subtract(G, A, c), 20 + 10 * scale)
-    close(tall.norms(g), tall.norms(G), 10 * scale)
-    np.testing.assert_array_equal(tall.exponents(g), tall.exponents(G))
+    close(TORCH.inner(a, g), HOST.inner(A, G), 10 * scale)
+    close(TORCH.gram(g), HOST.gram(G), 50 * scale**2)
+    close(TORCH.combine(a, c), HOST.combine(A, c), 20)
+    close(TORCH.subtract(g, a, c), HOST.subtract(G, A, c), 20 + 10 * scale)
+    close(TORCH.norms(g), HOST.norms(G), 10 * scale)
+    np.testing.assert_array_equal(TORCH.exponents(g[:, 0]), HOST.exponents(G[:, 0]))
     none = np.empty((0, n))
-    O, T, _ = tall.orthonormalise(g, none, tall.norms(g), None)
-    close(tall.combine(O, T), G, 20 * scale)
-    assert len(T) == len(tall.orthonormalise(G, none, tall.norms(G), None)[1])
-    rows, base = A.T.copy(), rng.standard_normal((2, p)).astype(kind)
-    tensors = torch.from_numpy(rows.copy()), torch.from_numpy(base.copy())
-    for ours, theirs in zip(tall.read(*tensors, g)[:2], tall.read(rows, base, G)[:2], strict=True):
+    O, T, _ = orthonormalize(TORCH, g, none, TORCH.norms(g), None)
+    close(TORCH.combine(O, T), G, 20 * scale)
+    assert len(T) == len(orthonormalize(HOST, G, none, HOST.norms(G), None)[1])
+    base = np.asfortranarray(rng.standard_normal((p, 2)), kind)
+    pair = (TORCH, g, a, torch.from_numpy(base)), (HOST, G, A, base)
+    tensors, arrays = (
+        Store.new(ops, like, k, 2).append(rows).with_base(w) for ops, like, rows, w in pair
+    )
+    for ours, theirs in zip(tensors.products(g), arrays.products(G), strict=True):
         close(ours, theirs, 50 * (scale + scale**2))
-    if k < 2:
-        return
-    for more, M in ((None, np.eye(k)), (G, np.eye(k + n))):
-        width = len(M)
-        W = np.linalg.qr(rng.standard_normal((width, k - 1)))[0].T.copy()
-        for stay, gone, Y, _, _ in (gram.fold(W, M, 1e4), gram.written_out(W, M)):
-            array, tensor = rows.copy(), torch.from_numpy(rows.copy())
-            tall.Fold(array, k, more, stay, gone, Y).finish()
-            tall.Fold(tensor, k, None if more is None else g, stay, gone, Y).finish()
-            close(tensor, array, 1000 * (1 + scale) * (1 + np.abs(Y).max(initial=0.0)))
+    kept, removed = np.array([-1, *range(k - 2)])[: k - 1], np.arange(max(0, k - 2), k)
+    Y, shift = rng.standard_normal((len(kept), len(removed))), rng.standard_normal((2, k))
+    tensors, arrays = (one.compact(kept, removed, Y, shift, k + 1) for one in (tensors, arrays))
+    close(tensors.Q, arrays.Q, 100)
+    close(tensors.base, arrays.base, 100)
 
 
 def test_lengths_beyond_the_range_of_squares():
     g = torch.tensor([[1e30, 0.0, 1e-30], [1e30, 0.0, 1e-30]], dtype=torch.float32)
-    assert tall.norms(g) == pytest.approx([2**0.5 * 1e30, 0.0, 2**0.5 * 1e-30], rel=1e-6)
-
-
-@pytest.mark.parametrize("way", ["compiled", "coordinates"])
-@pytest.mark.parametrize("noise", [0.0, 0.1])
-@pytest.mark.parametrize("outputs", ["one", "all", "label"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_rows_on_the_tangent_are_learned_in_every_way(dtype, outputs, noise, way, rng):
-    """Compiled or many gradients at once: what a loop of plain steps gives."""
-    c = 1 if outputs == "one" else 3
-    kind = "label" if outputs == "label" else "all"
-
-    def learner(rows):
-        network = mlp(outputs=c, dtype=dtype)
-        model = orfit.TorchModel(network, tangent=True, outputs=kind)
-        return orfit.ORFit(model, 6, noise=noise, forgetting=0.99, rows=rows)
-
-    X = rng.standard_normal((60, 5))
-    Y = rng.integers(0, 3, 60) if outputs == "label" else rng.standard_normal((60, 3))
-    Y = Y[:, 0] if outputs == "one" else Y
-    one_by_one, together = learner("plain"), learner(WAYS[way])
-    loop = [one_by_one.learn(x, y) for x, y in zip(X, Y, strict=True)]
-    first = together.learn_each(X[:10], Y[:10])  # one by one while nothing has been dropped
-    told = Updates.joined([first, together.learn_each(X[10:], Y[10:])], Y)
-    gradients = c if outputs == "all" else 1
-    expected = "plain" if way == "compiled" and gradients > 1 else way
-    assert together.way(10, outputs=gradients) == expected
-    bar = 1e-9 if dtype is torch.float64 else 2e-3
-    scale = float(abs(one_by_one.w).max())
-    assert float(abs(together.w - one_by_one.w).max()) <= bar * scale
-    for name in ("prediction", "residual", "conflict", "step", "novelty", "rank"):
-        expected = np.array([getattr(update, name) for update in loop])
-        assert np.abs(getattr(told, name) - expected).max() <= bar * max(1, np.abs(expected).max())
-    assert together.seen == 60
-    later = torch.as_tensor(X[:4], dtype=dtype)
-    assert np.abs(together.predict(later) - one_by_one.predict(later)).max() <= 10 * bar
+    assert TORCH.norms(g) == pytest.approx([2**0.5 * 1e30, 0.0, 2**0.5 * 1e-30], rel=1e-6)
 
 
 def test_a_class_that_the_module_has_no_output_for(rng):
@@ -604,21 +526,6 @@ def test_a_parameter_with_two_names_is_one():
     learner.learn([1.0, 2.0, 3.0], 1.0)
     state = learner.model.state_dict(learner.w)
     assert (state["a.weight"] == state["b.weight"]).all()
-
-
-@pytest.mark.slow
-def test_a_step_into_overflow_is_halved():
-    class Exponential(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.weight = nn.Parameter(torch.zeros(2, dtype=torch.float64))
-
-        def forward(self, x):
-            return torch.exp(x @ self.weight)
-
-    learner = orfit.ORFit(orfit.TorchModel(Exponential()), steps=60, tolerance=1e-3)
-    learner.learn([1.0, 0.5], 1e3)  # exp(999) is no number
-    assert learner.predict([1.0, 0.5]) == pytest.approx(1e3)
 
 
 def test_what_is_not_learned_must_be_what_it_was(rng, tmp_path):
@@ -672,13 +579,13 @@ def test_a_memory_absorbs_tensors(rng):
     arrays.absorb(torch.tensor(A[:, 5]))
     tensors.absorb(A[:, 5])
     assert tensors.sigma == pytest.approx(arrays.sigma)
+    with pytest.raises(ValueError, match="G must be finite"):
+        tensors.absorb(torch.full((50,), torch.nan))
     model = orfit.TorchModel(mlp())  # 50 parameters: known directions are not moved along
     learner = orfit.ORFit(model, tensors)
     learner.learn(rng.standard_normal(5), 1.0)
     moved = (learner.w - model.initial()).numpy()
     assert np.abs(arrays.U.T @ moved).max() < 1e-12
-    with pytest.raises(ValueError, match="G must be finite"):
-        tensors.absorb(torch.full((50,), torch.nan))
 
 
 def test_statistics_that_were_refreshed_can_be_allowed(rng, tmp_path):

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 TRY = """
 import sys, numpy as np, orfit
 assert "site-packages" in orfit.__file__, orfit.__file__
-for extra in ("numba", "torch", "sklearn", "rich", "matplotlib"):
+for extra in ("torch", "sklearn", "rich", "matplotlib"):
     assert extra not in sys.modules, extra
 X = np.random.default_rng(0).standard_normal((50, 20))
 learner = orfit.ORFit(orfit.Linear(20), 5, noise=0.1)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 import orfit
-from conftest import needs_numba
-from orfit.memory import Dense, dense, windup
+from orfit.memory import windup
+from orfit.memory.base import StepSettings
+from orfit.state import State, to_arrays
 
 
 def streams(p, rng, ordinary=600, held=1000, back=None):
@@ -24,7 +25,7 @@ def learners(p, forgetting):
     return rls, orfit.ORFit(orfit.Linear(p), noise=1.0, forgetting=forgetting)
 
 
-def test_a_row_held_after_ordinary_ones_does_not_wind_p_up(rng):
+def test_a_repeated_row_after_ordinary_ones_does_not_wind_p_up(rng):
     rls, other = learners(4, 0.95)
     for X, y in list(streams(4, rng, 500, 1000))[:2]:
         rls.learn_each(X, y)
@@ -47,7 +48,7 @@ def test_when_excitation_returns(p, forgetting, rng):
 
 @pytest.mark.filterwarnings("ignore::orfit.SaturationWarning")
 @pytest.mark.parametrize(("p", "forgetting"), [(50, 0.9), (100, 0.95)])
-def test_what_returns_is_what_rls_knew_before(p, forgetting, rng):
+def test_w_after_excitation_returns_is_as_good_as_before(p, forgetting, rng):
     """As if the prior had had its weight since the row was held, around the w of then.
 
     It is not compared with an ORFit that began with the stream: where p is more than the rows that
@@ -60,25 +61,24 @@ def test_what_returns_is_what_rls_knew_before(p, forgetting, rng):
     for X, y in (held, back):
         most = np.abs(rls.learn_each(X, y).residual).max()
         least = np.abs(other.learn_each(X, y).residual).max()
-    assert rls.memory.width.wound
+    assert rls._cell.state.wound_up
     assert most <= 1.5 * least
     assert most <= 2 * before
 
 
 @pytest.mark.parametrize("prior", [1e-6, 1e4])
-def test_what_p_may_be_is_told_by_the_noise_too(prior, rng):
-    """A prior that knows nothing, the textbook's start, leaves less room for rounding."""
+def test_the_limit_of_p_depends_on_the_noise(prior, rng):
+    """A very wide prior, the textbook's start, leaves less room for rounding."""
     rls = orfit.RLS(orfit.Linear(4), prior=prior, forgetting=0.95)
     for X, y in list(streams(4, rng, 500, 1500))[:2]:
         rls.learn_each(X, y)
         assert np.linalg.norm(rls.w - 1) <= 0.2
 
 
-@pytest.mark.parametrize("rows", ["plain", "compiled"])
 @pytest.mark.parametrize("p", [1, 12])
-def test_a_stream_that_falls_silent_and_returns(p, rows, rng):
+def test_zero_rows_do_not_wind_p_up(p, rng):
     """Rows of zeros excite nothing at all."""
-    rls = orfit.RLS(orfit.Linear(p), forgetting=0.9, rows=rows)
+    rls = orfit.RLS(orfit.Linear(p), forgetting=0.9)
     first, silent, back = streams(p, rng, held=7000)  # P would leave the numbers
     rls.learn_each(*first)
     rls.learn_each(0 * silent[0], silent[1])
@@ -110,8 +110,8 @@ def test_p_is_the_textbooks_until_a_direction_is_left_for_long(rng):
     assert rls.memory.P @ information == pytest.approx(np.eye(3), abs=1e-6)
 
 
-def test_what_is_wound_up_is_saved_and_restored(rng, tmp_path):
-    """Bit for bit, also between two cures."""
+def test_a_wound_up_state_is_saved_and_restored(rng, tmp_path):
+    """Bit for bit, also between two corrections."""
     rls, _ = learners(4, 0.9)
     X, y = next(streams(4, rng, 50))
     rls.learn_each(np.vstack([X, X[[0] * 700]]), np.append(y, y[[0] * 700]))
@@ -124,42 +124,23 @@ def test_what_is_wound_up_is_saved_and_restored(rng, tmp_path):
     assert (twin.memory.L == rls.memory.L).all()
 
 
-def test_split_changes_nothing_where_p_is_cured(rng):
-    memory = Dense()
-    memory.bind(np.zeros(3))
-    held, other = np.asfortranarray(np.eye(3)[:, :1]), np.asfortranarray(np.eye(3)[:, 1:2])
-    for _ in range(300):
-        memory.remember(memory.split(held, 1.0, 0.9))
-    arrays, values = memory.state()
-    before = {name: array.copy() for name, array in arrays.items()}
-    for G in (held, other):
-        memory.split(G, 1.0, 0.9)
-    assert memory.state()[1] == values
-    assert all((memory.state()[0][name] == array).all() for name, array in before.items())
-
-
-@pytest.mark.slow
-@needs_numba
-def test_the_compiled_loop_goes_on_where_rows_see_what_is_widest(rng, monkeypatch):
-    """P grows as it must, and whether that is so is looked at now and then, not for each row."""
-    p, X = 300, rng.standard_normal((600, 300))
-    y, looks = X @ np.ones(p), []
-    plain, compiled = (
-        orfit.RLS(orfit.Linear(p), forgetting=0.7, rows=rows) for rows in ("plain", "compiled")
-    )
-    plain.learn_each(X, y)
-    monkeypatch.setattr(dense, "cured", lambda *a: looks.append(a) or windup.cured(*a))
-    compiled.learn_each(X, y)
-    assert plain.memory.width.bound > windup.Width.of_prior(1.0, np.float64).room
-    assert 0 < len(looks) < 100
-    np.testing.assert_allclose(compiled.w, plain.w, rtol=1e-6, atol=1e-9)
+def test_decompose_changes_no_array_where_p_is_limited(rng):
+    rls = orfit.RLS(orfit.Linear(3), forgetting=0.9)
+    rls.learn_each(np.eye(3)[[0] * 300], np.ones(300))
+    before = {name: np.array(array) for name, array in to_arrays(rls._cell.state).items()}
+    settings = StepSettings(np.ones(1), np.zeros(1, bool), 0, 0.9, 0.0)
+    for i in (0, 1):
+        draft = State(**vars(rls._cell.state))
+        rls.memory.decompose(draft, np.asfortranarray(np.eye(3)[:, i : i + 1]), settings)
+    assert draft.wound_up
+    for name, array in to_arrays(rls._cell.state).items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_what_is_held_back_is_held_where_it_is_wide_alone(dtype, rng):
+def test_p_is_limited_only_where_it_is_wide(dtype, rng):
     L = np.asfortranarray(rng.standard_normal((6, 6)), dtype)
-    width = windup.Width(1.0, 0.5, 1e5, wound=True)
-    held, _ = windup._held(L.copy(order="F"), width)
+    held = windup._held(L, 0.5)
     e, V = np.linalg.eigh(L.astype(np.float64) @ L.T.astype(np.float64))
     assert e[0] < 0.25 < e[-1]
     P = (V * np.minimum(e, 0.25)) @ V.T
@@ -168,22 +149,21 @@ def test_what_is_held_back_is_held_where_it_is_wide_alone(dtype, rng):
     assert np.linalg.norm(held, 2) < 0.5 + 1e-5
 
 
-@pytest.mark.parametrize("rows", ["plain", pytest.param("compiled", marks=needs_numba)])
-def test_what_goes_on_being_told_is_weighted_least_squares_all_the_same(rows, rng):
-    """Half of the parameters are left, and P is held there again and again; not elsewhere."""
+def test_parameters_that_are_still_seen_are_weighted_least_squares(rng):
+    """Half of the parameters are no longer seen, and P is limited there again and again."""
     X = rng.integers(-3, 4, (3000, 8)).astype(float)
     X[300:, 4:] = 0
     y = X @ np.arange(1, 9) + rng.integers(-5, 6, 3000)
-    learner = orfit.RLS(orfit.Linear(8), forgetting=0.9, rows=rows)
+    learner = orfit.RLS(orfit.Linear(8), forgetting=0.9)
     learner.learn_each(X, y)
-    assert learner.memory.width.wound
+    assert learner._cell.state.wound_up
     root = np.sqrt(0.9 ** np.arange(1000)[::-1])
     expected = np.linalg.lstsq(root[:, None] * X[-1000:, :4], root * y[-1000:], rcond=None)[0]
     np.testing.assert_allclose(learner.w[:4], expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("dtype", "drift"), [(np.float32, 1e8), (np.float64, 1e20)])
-def test_a_p_that_drift_made_far_wider_is_held_too(dtype, drift, rng):
+def test_a_p_that_drift_made_far_wider_is_limited(dtype, drift, rng):
     learner = orfit.RLS(orfit.Linear(5), forgetting=0.9, drift=drift, w0=np.zeros(5, dtype))
     learner.learn_each(np.eye(5)[[0] * 300], np.ones(300))
     learner.learn_each(rng.standard_normal((30, 5)), np.ones(30))

@@ -1,4 +1,4 @@
-"""The main job, before the reader's eyes: learn a stream, be killed, go on, end the same."""
+"""Learn a stream with a process that is killed, continue, and compare with an undisturbed run."""
 
 import subprocess
 import sys
@@ -19,7 +19,7 @@ COMMAND = [
 ]
 
 
-def say(text: str) -> None:
+def print_title(text: str) -> None:
     print(f"\n\033[1m{text}\033[0m" if sys.stdout.isatty() else f"\n{text}", flush=True)
 
 
@@ -29,8 +29,8 @@ def run(*command: str) -> None:
     subprocess.run([str(folder / command[0]), *command[1:]], check=True)
 
 
-def killed(*command: str, checkpoint: Path) -> None:
-    """Start it, and kill it when it has saved something."""
+def run_and_kill(*command: str, checkpoint: Path) -> None:
+    """Start a command, and kill it when its checkpoint exists."""
     print("$ " + " ".join(command), flush=True)
     folder = Path(sys.executable).parent
     process = subprocess.Popen([str(folder / command[0]), *command[1:]])
@@ -46,17 +46,21 @@ def main() -> None:
     checkpoint, whole = out / "weather.orfit", out / "undisturbed.orfit"
     for path in (checkpoint, whole):
         path.unlink(missing_ok=True)
-    say("The next hour's temperature, from the hours before: each row is predicted, then learned.")
-    killed(*COMMAND, "--checkpoint", str(checkpoint), "--every", "2000", checkpoint=checkpoint)
-    say("That was kill -9, in the midst of it. The same command goes on:")
+    print_title(
+        "The next hour's temperature, from the hours before: each row is predicted, then learned."
+    )
+    run_and_kill(
+        *COMMAND, "--checkpoint", str(checkpoint), "--every", "2000", checkpoint=checkpoint
+    )
+    print_title("The process was killed (kill -9). The same command continues:")
     run(*COMMAND, "--checkpoint", str(checkpoint), "--every", "2000")
-    say("One that was left in peace ends the same, bit for bit:")
+    print_title("An undisturbed run has the same result, bit for bit:")
     run(*COMMAND, "--checkpoint", str(whole), "--quiet")
     same = checkpoint.read_bytes() == whole.read_bytes()
     print("the two checkpoints are " + ("equal" if same else "NOT equal"), flush=True)
-    say("A page to look at:")
+    print_title("A report:")
     run("orfit", "report", str(checkpoint))
-    say("The paper's first figure:")
+    print_title("The paper's first figure:")
     run("orfit", "reproduce", "limited", "--out", str(out.parent))
     sys.exit(0 if same else 1)
 

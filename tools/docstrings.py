@@ -1,4 +1,4 @@
-"""Docstrings for the site: an argument in prose, `name: what it is`, becomes an item of a list."""
+"""Docstrings for the site: an argument, `name: description`, becomes an item of a list."""
 
 import re
 from typing import Any
@@ -8,12 +8,12 @@ import griffe
 TERM = re.compile(r"^([A-Za-z_]\w*(?:, [A-Za-z_]\w*)*): (?=\S)")
 
 
-def listed(text: str) -> str:
-    """The same text in Markdown: terms as items, what hangs below one as part of it."""
+def make_lists(text: str) -> str:
+    """Return the text in Markdown, with arguments as items that include their indented lines."""
     lines: list[str] = []
-    inside = False  # an item
+    inside = False  # whether the line is part of an item
     for line in text.split("\n"):
-        begins = inside or not lines or not lines[-1]  # elsewhere a line only goes on
+        begins = inside or not lines or not lines[-1]  # other lines continue a paragraph
         if begins and (found := TERM.match(line)):
             lines.append(f"- `{found[1]}`: {line[found.end() :]}")
             inside = True
@@ -28,4 +28,4 @@ def listed(text: str) -> str:
 class Terms(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring:
-            obj.docstring.value = listed(obj.docstring.value)
+            obj.docstring.value = make_lists(obj.docstring.value)

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 CLASSES = 10
 

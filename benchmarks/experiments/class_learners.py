@@ -12,11 +12,11 @@ import numpy as np
 from tasks import format_mean
 
 import orfit
-from orfit.door import Array
 from orfit.networks.features import Expansion
 from orfit.networks.heads import MEASURED
 from orfit.reproduce import report
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 BLOCK = 500  # rows whose random features are computed at once
 

@@ -18,11 +18,11 @@ from digits import make_random_features
 
 import orfit
 from orfit import datasets
-from orfit.door import Array
 from orfit.measures import backward_transfer, forgetting
 from orfit.memory import FrequentDirections, Principal, Sketch
 from orfit.reproduce import report
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Ten classes of MNIST, one after another, in one pass"
 

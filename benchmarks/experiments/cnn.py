@@ -32,13 +32,12 @@ class Settings(Tasks):
 
 
 QUICK = {
-    "tasks": 3, "rows": 300, "bundled": True, "channels": 8, "every": 200, "lr": 0.03, "runs": 1,
+    "tasks": 3, "rows": 300, "bundled": True, "channels": 8, "lr": 0.03, "runs": 1,
 }  # fmt: skip
 
 ENTRIES = {
     "sgd": Entry("SGD, statistics of the batch", "tab:brown"),
     "sgd-fixed": Entry("SGD, fixed statistics", "tab:orange"),
-    "input": Entry("a memory for each layer, input side", "tab:cyan"),
     "layers": Entry("a memory for each layer", "tab:blue"),
 }
 
@@ -70,7 +69,7 @@ def make_learner(method: str, settings: Settings, data: TaskData) -> Any:
     module = make_network(settings, data)
     if method.startswith("sgd"):
         return SgdLearner(module, settings.lr, training=method == "sgd")
-    return PerLayerLearner(module, settings, "input" if method == "input" else "both")
+    return PerLayerLearner(module, settings)
 
 
 def count_steps(settings: Settings) -> int:

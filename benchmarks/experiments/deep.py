@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce import report, rotated
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Networks: gradients at the start (tangent), or at the current parameters"
 

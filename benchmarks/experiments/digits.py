@@ -15,10 +15,10 @@ import numpy as np
 from class_incremental import CLASSES, add_accuracy, draw_matrices, learn_by_class
 
 import orfit
-from orfit.door import Array
 from orfit.measures import forgetting
 from orfit.reproduce import report
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Digits, one class after another, in one pass"
 

@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce import report
 from orfit.reproduce.report import Advance, Curve, Curves
+from orfit.validation import Array
 
 TITLE = "A simulated Duffing oscillator, identified in one pass"
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce import report, rotated
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Size of the memory: 100 rotated images in one pass, against m"
 

@@ -22,8 +22,8 @@ from class_incremental import CLASSES
 from tasks import SGD_BATCH, Entry, PerLayerLearner, SgdLearner, TaskData, Tasks
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Permuted MNIST, task after task, in one pass"
 
@@ -41,7 +41,7 @@ class Settings(Tasks):
 
 
 QUICK = {
-    "tasks": 3, "rows": 1000, "few": 300, "bundled": True, "width": 30, "m": 30, "every": 200,
+    "tasks": 3, "rows": 1000, "few": 300, "bundled": True, "width": 30, "m": 30,
     "flat_noise": 30.0, "lr": 0.1, "few_lr": 0.1, "joint_lr": 0.2, "runs": 1,
 }  # fmt: skip
 
@@ -120,7 +120,6 @@ class OgdLearner(SgdLearner):
         super().__init__(make_network(settings), settings.few_lr)
         self.model = orfit.TorchModel(self.module, outputs="label")
         self.memory = orfit.memory.Unlimited()
-        self.memory.bind(self.model.initial())
         self.stored = settings.stored
         self.latest: list[tuple[Any, Any]] = []
 
@@ -143,7 +142,7 @@ class OgdLearner(SgdLearner):
 
         X, classes = (torch.cat(parts) for parts in zip(*self.latest, strict=True))
         w = self.model.vector(self.module.state_dict())
-        self.memory.remember(self.memory.split(self.model.observe(w, X, classes.numpy())[2]))
+        self.memory.absorb(self.model.observe(w, X, classes.numpy())[2])
         self.numbers = self.memory.rank * self.model.size
 
 

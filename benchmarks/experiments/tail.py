@@ -19,15 +19,14 @@ value for each R.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce import report
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "A bounded memory, compared with exact ridge regression"
 
@@ -204,8 +203,7 @@ def compute_ridge(stream: Stream, R: Any) -> Array:
 
 
 def make_learner(p: int, m: int, **more: Any) -> orfit.ORFit:
-    way = "auto" if find_spec("numba") is None else "compiled"
-    return orfit.ORFit(orfit.Linear(p), m, rows=way, **more)
+    return orfit.ORFit(orfit.Linear(p), m, **more)
 
 
 def make_methods(p: int, m: int, R: float) -> dict[str, orfit.ORFit]:

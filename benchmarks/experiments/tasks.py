@@ -13,10 +13,10 @@ import numpy as np
 
 import orfit
 from orfit import datasets
-from orfit.door import Array
 from orfit.measures import backward_transfer
 from orfit.reproduce import report
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 SGD_BATCH = 10  # images
 
@@ -32,7 +32,6 @@ class Tasks:
     held_out: int = 0  # test on so many training images, to choose settings
     block: int = 50  # images in a block
     noise: float = 5.0  # R of PerLayer
-    every: int = 1000  # PerLayer computes its axes anew after so many images
     runs: int = 3  # with different initial parameters and tasks
     seed: int = 0
 
@@ -101,11 +100,9 @@ def _standardise(images: Array) -> Any:
 class PerLayerLearner:
     """`orfit.PerLayer`, a memory for each layer of a network."""
 
-    def __init__(self, module: Any, settings: Tasks, sides: str = "both") -> None:
+    def __init__(self, module: Any, settings: Tasks) -> None:
         self.batch = settings.block
-        self.learner = orfit.PerLayer(
-            module, settings.noise, sides=sides, block=settings.block, every=settings.every
-        )
+        self.learner = orfit.PerLayer(module, settings.noise, block=settings.block)
 
     @property
     def numbers(self) -> int:

@@ -15,26 +15,17 @@ from typing import Any
 
 from orfit import datasets, measures, memory
 from orfit.checkpoint import CheckpointError
-from orfit.learners import (
-    EKF,
-    NTKRLS,
-    OGD,
-    RLS,
-    SGD,
-    Fleet,
-    Greedy,
-    InterpolationWarning,
-    OneStepSGD,
-    ORFit,
-    SaturationWarning,
-    ScaleWarning,
-    Update,
-    Updates,
-    load,
-    merge,
-    warm_up,
-)
-from orfit.learners.load import READERS
+from orfit.learners.advice import InterpolationWarning, SaturationWarning, ScaleWarning
+from orfit.learners.ekf import EKF
+from orfit.learners.fleet import Fleet
+from orfit.learners.greedy import Greedy
+from orfit.learners.load import READERS, load
+from orfit.learners.ogd import OGD
+from orfit.learners.orfit import OneStepSGD, ORFit
+from orfit.learners.rls import NTKRLS, RLS
+from orfit.learners.sgd import SGD
+from orfit.learners.update import Update, Updates
+from orfit.merge import merge
 from orfit.meter import Meter, Reading, Readings
 from orfit.models import Linear
 from orfit.version import __version__
@@ -96,5 +87,4 @@ __all__ = [
     "memory",
     "merge",
     "register_layer",
-    "warm_up",
 ]

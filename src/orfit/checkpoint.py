@@ -1,11 +1,11 @@
 """One learner, one file: arrays and a JSON header in safetensors, written atomically.
 
-The format knows nothing of learners. Never pickle: a file from elsewhere can at worst be refused.
+The format does not depend on the kind of learner. There is no pickle, so a file cannot run code.
 
-A checksum over all of it tells damage, a flipped bit included. It is blake2b's: in the standard
-library, where xxhash, which is some times faster, is one more package to install; so long that no
-damage passes by chance; and about as fast as a disk writes, on any processor. Whoever crafts a file
-can compute it too: against that there is `schema`.
+A checksum over all content detects damage, also a flipped bit. It is blake2b of the standard
+library: about as fast as a disk writes, and so long that damage does not pass by chance. (xxhash
+is faster, but one more package.) The author of a crafted file can compute it, too, so `state` and
+`schema` check the content.
 """
 
 import concurrent.futures
@@ -29,20 +29,20 @@ import safetensors
 import safetensors.numpy
 
 from orfit import schema
-from orfit.door import Array
+from orfit.validation import Array
 
-FORMAT = 11
+FORMAT = 12
 KEY = "orfit"  # one, in the metadata, since safetensors does not keep the order of several
 SEAL = ', "checksum": "{}"}}'  # how a header ends
 DIGEST = 16  # bytes of the checksum
-DTYPES = ("F32", "F64")
-LONGEST = 1 << 40  # a side of an array: where another is 0, the length of the file does not tell
+DTYPES = ("F32", "F64", "I64")
+LONGEST = 1 << 40  # a side of an array; if another is 0, the file's length does not limit it
 SUFFIX = ".saving"
 ABANDONED = 3600.0  # seconds after which an unfinished file belongs to a process that was killed
 
 
 class CheckpointError(ValueError):
-    """A file that cannot be restored; the message says why.
+    """The error for a file that cannot be restored; the message gives the reason.
 
     Examples:
         >>> from pathlib import Path
@@ -57,16 +57,16 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Content:
-    """What is to be written."""
+    """The content of a file."""
 
     tensors: dict[str, Array]  # in C order
     header: str  # JSON
 
     @classmethod
     def of(cls, arrays: dict[str, Array], header: dict[str, Any]) -> "Content":
-        """With copies of the arrays, which may change before it is written."""
+        """With copies of the arrays, which may change before they are written."""
         # BLAS rounds differently for rows and for columns, so the order of an array in memory is
-        # part of a state that goes on bit-equally; safetensors keeps C order only.
+        # part of a state that continues bit for bit; safetensors keeps C order only.
         transposed = [name for name, array in arrays.items() if _by_columns(array)]
         tensors = {n: np.array(a.T if _by_columns(a) else a, order="C") for n, a in arrays.items()}
         text = json.dumps({"format": FORMAT, "transposed": transposed} | header, allow_nan=False)
@@ -74,7 +74,7 @@ class Content:
 
     @property
     def sealed(self) -> str:
-        """The header with a checksum of it, and of name, dtype, shape and numbers of all arrays."""
+        """The header with a checksum of itself and of names, dtypes, shapes and numbers."""
         digest = hashlib.blake2b(digest_size=DIGEST)
         for name, array in sorted(self.tensors.items()):
             digest.update(json.dumps([name, array.dtype.name, array.shape]).encode())
@@ -84,11 +84,11 @@ class Content:
 
 
 class Writer:
-    """Writes in the order in which it is told to."""
+    """Writes files in the order of the calls."""
 
     def __init__(self) -> None:
         self.forget()
-        # A forked process has not the threads of its parent, and nothing to wait for.
+        # A forked process does not have the threads of its parent, and nothing to wait for.
         os.register_at_fork(after_in_child=self.forget)
 
     def forget(self) -> None:
@@ -96,7 +96,7 @@ class Writer:
         self._lock = threading.Lock()  # several threads may save
 
     def now(self, path: str | os.PathLike[str], content: Content) -> None:
-        """After what is under way, which would else replace this by what is older."""
+        """Write after the pending writes, which would otherwise replace this file later."""
         target, done = target_of(path), Future[None]()
         with self._lock:
             before, self._last = self._last, done
@@ -108,14 +108,14 @@ class Writer:
             done.set_result(None)
 
     def later(self, path: str | os.PathLike[str], content: Content) -> "Future[None]":
-        """Beside what the process does meanwhile, which does not end before all is written."""
+        """Write in a thread; the process does not end before all files are written."""
         target, done = target_of(path), Future[None]()
-        done.set_running_or_notify_cancel()  # nobody can call it off
+        done.set_running_or_notify_cancel()  # it cannot be cancelled
         with self._lock:
             before, self._last = self._last, done
         try:
             threading.Thread(target=_write_after, args=(before, done, target, content)).start()
-        except BaseException as error:  # nobody is to wait for what will never be written
+        except BaseException as error:  # the next write must not wait for this one
             done.set_exception(error)
             raise
         return done
@@ -132,7 +132,7 @@ def _write_after(
     try:
         write(target, content)
     except BaseException as error:
-        # Said here, too: perhaps nobody ever asks how it went.
+        # Logged, because the caller may never read the result.
         logging.getLogger("orfit").error("%s was not saved: %r", target, error)
         done.set_exception(error)
     else:
@@ -143,8 +143,8 @@ writer = Writer()
 
 
 def target_of(path: str | os.PathLike[str]) -> Path:
-    """The file to write, where there can be one."""
-    target = Path(path).resolve()  # through a link, to the file it names
+    """The file to write; raises if it cannot exist."""
+    target = Path(path).resolve()  # follows a link
     if not target.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {target.parent} to save to")
     if target.is_dir():
@@ -153,11 +153,11 @@ def target_of(path: str | os.PathLike[str]) -> Path:
 
 
 def write(target: Path, content: Content) -> None:
-    """Write the file, or leave the old one as it was: temporary file, fsync, rename."""
+    """Write the file or keep the old one: temporary file, fsync, rename."""
     _sweep(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}{SUFFIX}")
-    # A checkpoint gets the rights of any other new file. What the umask is cannot be asked without
-    # changing it for all threads; and safetensors makes private files.
+    # A checkpoint gets the permissions of any other new file. The umask cannot be read without
+    # changing it for all threads, and safetensors creates private files.
     try:
         with open(temporary, "xb") as made:
             rights = os.fstat(made.fileno()).st_mode
@@ -172,24 +172,24 @@ def write(target: Path, content: Content) -> None:
 
 
 def _fill(path: Path, content: Content) -> None:
-    """Write it to a file that is there; what the disk refuses is an OSError, as of any other file.
+    """Write the content to an existing file; a full disk raises an OSError, as for any other file.
 
-    safetensors has a kind of its own for that, with the system's number in its text.
+    safetensors raises an exception of its own then, with the system's number in its text.
     """
     try:
         safetensors.numpy.save_file(content.tensors, path, {KEY: content.sealed})
     except safetensors.SafetensorError as error:
-        told = re.search(r"os error (\d+)|Os \{ code: (\d+)", str(error))
-        if told is None:
+        number_in_text = re.search(r"os error (\d+)|Os \{ code: (\d+)", str(error))
+        if number_in_text is None:
             raise
-        number = int(told[1] or told[2])
+        number = int(number_in_text[1] or number_in_text[2])
         raise OSError(number, os.strerror(number), os.fspath(path)) from None
 
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, Any]]:
     """The arrays and the header that a `Content` was made of.
 
-    safetensors compares what arrays are said to take with the length of the file before it reads.
+    safetensors compares the declared sizes with the length of the file before it reads.
     """
     if Path(path).is_dir():
         raise IsADirectoryError(f"{os.fspath(path)} is a folder; give the name of a saved file")
@@ -240,7 +240,7 @@ def _header(text: str, path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _sweep(target: Path) -> None:
-    """Remove what killed processes left of this checkpoint, so that they do not fill the disk."""
+    """Remove unfinished files of killed processes, so that they do not fill the disk."""
     for left in target.parent.glob(f".{glob.escape(target.name)}.*{SUFFIX}"):
         with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > ABANDONED:

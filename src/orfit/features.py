@@ -1,4 +1,4 @@
-"""Features of a row: what the model is linear in. Made from a seed, so that no file holds them."""
+"""Features of a row, in which the model is linear. A file stores the seed that determines them."""
 
 import math
 from typing import Any, ClassVar, Protocol
@@ -6,11 +6,11 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from scipy.spatial import distance
 
-from orfit import door, schema
-from orfit.door import Array
+from orfit import schema, validation
 from orfit.schema import Fields
+from orfit.validation import Array
 
-PAIRS = 500  # rows, the distances of which tell how wide a kernel is
+PAIRS = 500  # rows whose distances determine the width of a kernel
 
 
 class Features(Protocol):
@@ -19,16 +19,16 @@ class Features(Protocol):
     kind: str
 
     def size(self, columns: int) -> int:
-        """How many there are of so many columns."""
+        """The number of features for so many columns."""
 
     def learn(self, X: Array) -> None:
-        """See the first rows, once, before any are made."""
+        """Learn from the first rows, once, before `make`."""
 
     def make(self, X: Array) -> Array:
         """n×d → n×size."""
 
     def settings(self) -> dict[str, Any]:
-        """The arguments to make them again."""
+        """The arguments to construct them again."""
 
 
 class Raw:
@@ -70,14 +70,14 @@ class Polynomial(Raw):
 
 
 class Drawn:
-    """Features of x·ω + b, with ω and b from a seed: a file holds the seed, and no number of them.
+    """Features of x·ω + b, with ω and b from a seed; a file stores only the seed.
 
-    Beside them are the columns, 1/sqrt(d) of each, so that what is linear need not be made of
-    others, and goes on beyond the rows that were seen.
+    The columns, times 1/sqrt(d), are features, too, so that a linear function is exact, also
+    outside the range of the rows so far.
     """
 
     kind: str
-    fields: ClassVar[Fields] = {"count": door.count, "seed": schema.counter}
+    fields: ClassVar[Fields] = {"count": validation.count, "seed": schema.counter}
 
     def __init__(self, count: int, seed: int = 0) -> None:
         self.count, self.seed = count, seed
@@ -92,7 +92,7 @@ class Drawn:
     def make(self, X: Array) -> Array:
         d = X.shape[1]
         if self._drawn is None or self._drawn[0].dtype != X.dtype:
-            # As precise as these rows, whatever came before: so made again they are the same.
+            # In the precision of these rows, whatever came before, so the result is reproducible.
             omega, b = self.draw(np.random.default_rng(self.seed), d)
             self._drawn = omega.astype(X.dtype), b.astype(X.dtype)
         omega, b = self._drawn
@@ -104,7 +104,7 @@ class Drawn:
         raise NotImplementedError
 
     def bend(self, Z: Array) -> Array:
-        """What becomes of each x·ω + b."""
+        """The function that is applied to each x·ω + b."""
         raise NotImplementedError
 
     def settings(self) -> dict[str, Any]:
@@ -118,14 +118,14 @@ class Drawn:
 
 
 class Fourier(Drawn):
-    """sqrt(2/N) cos(x·ω + b): their products are a Gaussian kernel's, as N grows.
+    """sqrt(2/N) cos(x·ω + b): their inner products approach a Gaussian kernel as N grows.
 
-    ω is as wide as the kernel is narrow: its width is the median distance of the first rows, unless
-    it is given.
+    The width of the kernel, the inverse of that of ω, is the median distance of the first rows
+    unless it is given.
     """
 
     kind = "fourier"
-    fields: ClassVar[Fields] = {**Drawn.fields, "width": door.positive}
+    fields: ClassVar[Fields] = {**Drawn.fields, "width": validation.positive}
 
     def __init__(self, count: int, seed: int = 0, width: float | None = None) -> None:
         super().__init__(count, seed)
@@ -152,9 +152,9 @@ class Fourier(Drawn):
 
 
 class ReLU(Drawn):
-    """sqrt(2/N) max(0, x·ω + b): the hidden layer of a network that was never trained.
+    """sqrt(2/N) max(0, x·ω + b): the hidden layer of an untrained network.
 
-    x·ω is as wide as b where columns have variance 1, so that bends lie among the rows.
+    If columns have variance 1, x·ω has the same variance as b, so the kinks lie among the rows.
     """
 
     kind = "relu"

@@ -8,8 +8,8 @@ Examples:
 
 import numpy as np
 
-from orfit import door
-from orfit.door import Array
+from orfit import validation
+from orfit.validation import Array
 
 
 def forgetting(scores: object) -> float:
@@ -45,4 +45,4 @@ def _square(scores: object) -> Array:
     given = np.array(scores, float)
     if given.ndim != 2 or given.shape[0] != given.shape[1] or not len(given):
         raise ValueError(f"scores must be tasks×tasks, one row after each; they are {given.shape}")
-    return door.numbers("scores", np.where(np.tri(len(given), dtype=bool), given, 0.0))
+    return validation.numbers("scores", np.where(np.tri(len(given), dtype=bool), given, 0.0))

@@ -1,8 +1,9 @@
-"""What a file may hold: each part says it beside its `state`, and it is checked here, once.
+"""Checks of the plain values and arrays of a file.
 
-A part has `fields`, its plain values, each with a check of `door` or one made of them here; and
-`layout`, its arrays: dtype and sides, a letter for a side that only has to be the same wherever it
-stands. What passes may be trusted by `restore`. Every complaint is a ValueError that says where.
+A part of a file declares `fields`, its plain values, each with a check of `validation` or one
+composed here; and `layout`, its arrays: dtype and sides, with a letter for a side that must be the
+same wherever it occurs. `restore` relies on these checks. Every error is a ValueError that names
+the place.
 """
 
 import functools
@@ -13,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door
-from orfit.door import Array
+from orfit import validation
+from orfit.validation import Array
 
 Check = Callable[[str, Any], Any]
 Fields = dict[str, Check]
@@ -22,9 +23,9 @@ Layout = dict[str, tuple[Any, ...]]
 
 DOUBLE = np.dtype(np.float64)
 ANY = "*"  # in place of all sides
-DIMENSIONS = 31  # of an input: one less than NumPy has at least
+DIMENSIONS = 31  # of an input: NumPy has at least one more
 
-counter = functools.partial(door.count, least=0)
+counter = functools.partial(validation.count, least=0)
 
 
 def text(name: str, value: Any) -> str:
@@ -46,11 +47,11 @@ def one_of(*known: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """None, or what passes that check."""
+    """None, or a value that passes that check."""
     return lambda name, value: None if value is None else check(name, value)
 
 
-def listed(check: Check, least: int = 0, most: int = door.MOST) -> Check:
+def listed(check: Check, least: int = 0, most: int = validation.MOST) -> Check:
     """A list of so many values that pass that check."""
 
     def checked(name: str, value: Any) -> list[Any]:
@@ -84,7 +85,7 @@ def mapping(name: str, value: Any) -> dict[str, Any]:
 
 
 def made(kind: type, settings: dict[str, Any], *given: Any) -> Any:
-    """kind(*given, **settings), where it has arguments of these names; it checks them itself."""
+    """Call kind(*given, **settings) if it has arguments of these names; it checks their values."""
     try:
         inspect.signature(kind).bind(*given, **settings)
     except TypeError as error:
@@ -93,7 +94,7 @@ def made(kind: type, settings: dict[str, Any], *given: Any) -> Any:
 
 
 def arranged(arrays: dict[str, Array], layout: Layout) -> None:
-    """Raise unless the arrays are those of the layout, in which a name that ends in ? may lack."""
+    """Raise unless the arrays are those of the layout; a name that ends in ? is optional."""
     names = {name.removesuffix("?"): sides for name, sides in layout.items()}
     needed = {name for name in layout if not name.endswith("?")}
     if not needed <= arrays.keys() <= names.keys():
@@ -112,4 +113,4 @@ def arranged(arrays: dict[str, Array], layout: Layout) -> None:
             known |= {s: n for s, n in zip(wanted, found, strict=False) if isinstance(s, str)}
             if found != tuple(known.get(side, side) for side in sides):
                 raise ValueError(f"{name} must have shape {wanted}; it has {found}")
-        door.check_finite(name, getattr(array, "local", array))  # of what is spread: what is here
+        validation.check_finite(name, array)

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from orfit import door
+from orfit import validation
 from orfit.stream.block import StreamError
 
 UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
@@ -42,7 +42,7 @@ def directions(text: str | None) -> Any:
         return text
     if not text.isdecimal() or not int(text):
         raise StreamError(f"--memory must be a whole number from 1 on, exact or auto; it is {text}")
-    return door.count("--memory", int(text))
+    return validation.count("--memory", int(text))
 
 
 def switch(text: str | None) -> Any:

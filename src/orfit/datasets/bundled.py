@@ -5,7 +5,7 @@ from importlib.resources import files
 import numpy as np
 
 from orfit.datasets.full_mnist import Mnist
-from orfit.door import Array
+from orfit.validation import Array
 
 
 def twos() -> tuple[Array, Array]:

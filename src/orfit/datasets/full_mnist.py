@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 # The four files as they were published, and their md5.
 FILES = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from orfit.datasets.full_mnist import mnist
-from orfit.door import Array
+from orfit.validation import Array
 
 TWOS = 400  # training twos: the paper's experiments draw 100 of them
 TRAIN, TEST = 150, 50  # images of each class in the sample

@@ -1,9 +1,7 @@
-"""p over processes: each has a slice of every direction, and one sum a step goes around.
+"""p over processes: each process holds some parameters and their part of every direction.
 
-Of a `Linear` each has a slice of w, too; any other model, such as a network, each has `Whole`.
-
-Under `torchrun`, or in any process group of torch.distributed; started alone, a process has it all.
-`docs/scale.md` says when that pays.
+It runs under `torchrun`, or in any process group of torch.distributed; without one, a single
+process holds everything. `docs/scale.md` shows the costs and limits.
 
 Examples:
     >>> import orfit.distributed
@@ -13,24 +11,8 @@ Examples:
     1
 """
 
-from orfit.distributed.files import load
-from orfit.distributed.learner import ORFit
+from orfit.distributed.learner import ORFit, load
 from orfit.distributed.linear import Linear
-from orfit.distributed.processes import (
-    DivergedError,
-    ProcessLostError,
-    RefusedElsewhereError,
-    start,
-)
-from orfit.distributed.whole import Whole
+from orfit.distributed.processes import ProcessLostError, start
 
-__all__ = [
-    "DivergedError",
-    "Linear",
-    "ORFit",
-    "ProcessLostError",
-    "RefusedElsewhereError",
-    "Whole",
-    "load",
-    "start",
-]
+__all__ = ["Linear", "ORFit", "ProcessLostError", "load", "start"]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from orfit import door
-from orfit.learners.onestep import OneStep
+from orfit import validation
+from orfit.learners.gain import GainLearner
 from orfit.learners.orfit import ORFit
 from orfit.learners.rls import RLS
 from orfit.models import Linear
@@ -34,7 +34,7 @@ def learner_for(
     bias: bool = True,
     growing: bool = False,
     dtype: npt.DTypeLike = np.float64,
-) -> OneStep:
+) -> GainLearner:
     """The learner of a linear model with so many features: exact, or ORFit with m directions.
 
     size, heads, bias: as for `Linear`. noise: R, beside a prior of variance 1 on each parameter; a
@@ -43,18 +43,18 @@ def learner_for(
     is an `ORFit` of EXACT m directions: exact up to so many parameters, and from there on no p×p.
     """
     model = Linear(size, heads=heads, bias=bias)
-    directions = door.count("memory", memory)
+    directions = validation.count("memory", memory)
     settings: dict[str, Any] = {"forgetting": forgetting}
     settings["w0"] = np.zeros(model.initial().shape, dtype)
     if exact(model.size, directions):
-        number = not isinstance(noise, str) and door.nonnegative("noise", noise) > 0
+        number = not isinstance(noise, str) and validation.nonnegative("noise", noise) > 0
         if number and (forgetting == 1 or not growing):
             return RLS(model, prior=noise, **settings)
         directions = EXACT * directions if growing else model.size
     return ORFit(model, directions, noise=noise, **settings)
 
 
-def grown(learner: OneStep, size: int, heads: int | None, memory: int) -> OneStep:
+def grown(learner: GainLearner, size: int, heads: int | None, memory: int) -> GainLearner:
     """A learner that `learner_for` made growing, with more features or heads.
 
     An `RLS` is exchanged for an `ORFit` of EXACT m directions before it would have more parameters

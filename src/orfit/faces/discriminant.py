@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door
-from orfit.door import Array
-from orfit.learners import RLS, Updates
-from orfit.learners.onestep import OneStep
+from orfit import validation
+from orfit.learners.gain import GainLearner
+from orfit.learners.rls import RLS
+from orfit.learners.update import Updates
 from orfit.schema import DOUBLE, Fields, Layout
+from orfit.validation import Array
 
 RECENCY = 3.0  # row i of n counts as (i/n)^(RECENCY − 1), about
 WINDOW = 1000  # rows: never longer than that
@@ -41,9 +42,10 @@ class Discriminant:
         self.products, self.mass = np.zeros((classes, classes)), 0.0  # of residuals, of so many
 
     @classmethod
-    def of(cls, classes: int, learner: OneStep) -> "Discriminant":
+    def of(cls, classes: int, learner: GainLearner) -> "Discriminant":
         """For classes that this learner is to learn."""
-        return cls(classes, isinstance(learner, RLS) and learner.fading == 1)
+        unfading = learner.candidates.forgettings == (1.0,)
+        return cls(classes, isinstance(learner, RLS) and unfading)
 
     def see(self, updates: Updates, Y: Array, counts: Array, fading: float, before: int) -> None:
         """Take note of rows that were learned. before: how many there had been."""
@@ -84,7 +86,7 @@ class Discriminant:
         within = ((apart - sigma) @ A).diagonal() / pi
         return A, np.log(pi) - pi @ A - within / 2
 
-    def rule_beside(self, learner: OneStep) -> tuple[Array, Array]:
+    def rule_beside(self, learner: GainLearner) -> tuple[Array, Array]:
         """The same, knowing how unsure w is, where nothing was dropped."""
         if not self.exact:
             return self.rule()
@@ -111,11 +113,11 @@ class Discriminant:
         if self.labels.min() < 0 or not off <= ROUNDING * (1 + self.rows):
             raise ValueError("classes have not the rows that there were")
         energies = np.linalg.eigvalsh(self.products)
-        if not door.symmetric(self.products) or energies[0] < -ROUNDING * energies[-1]:
+        if not validation.symmetric(self.products) or energies[0] < -ROUNDING * energies[-1]:
             raise ValueError("products of residuals are none")
 
 
-FIELDS: Fields = {"rows": door.nonnegative, "mass": door.nonnegative}
+FIELDS: Fields = {"rows": validation.nonnegative, "mass": validation.nonnegative}
 LAYOUT: Layout = {"classes.labels": (DOUBLE, "q"), "classes.products": (DOUBLE, "q", "q")}
 
 

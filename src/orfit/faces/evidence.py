@@ -16,8 +16,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.faces.rows import Rows
+from orfit.validation import Array
 
 # Of ten: of R, in units of a row's squared length. Where labels cannot tell, as two rows cannot, it
 # is the one nearest to that unit, and never rounding that decides.

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 NUMBERS = 1 << 22  # of inputs that are looked at at a time: sparse ones are made dense
 

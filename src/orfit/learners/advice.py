@@ -1,4 +1,4 @@
-"""Warnings that name a remedy, and the eye on inputs that one of them needs."""
+"""Warnings that name a remedy, and the statistics of inputs that one of them needs."""
 
 import sys
 import warnings
@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
-ROWS = 100  # after which columns are judged
-ROUNDING = 1e-12  # of the largest column: one below is rounding, and says nothing
-APART = 1e4  # a ratio of columns that raw units have, and standardised ones have not
+ROWS = 100  # after which columns are compared
+ROUNDING = 1e-12  # of the largest column: a smaller one is rounding and is ignored
+APART = 1e4  # a ratio of columns that occurs in raw units, not with standardised columns
 
 
 class SaturationWarning(UserWarning):
@@ -26,7 +26,7 @@ class SaturationWarning(UserWarning):
 
 
 class InterpolationWarning(UserWarning):
-    """Without noise, w takes steps that only noise explains, and explodes.
+    """Without noise, w makes steps that only noise explains, and diverges.
 
     Examples:
         >>> import warnings
@@ -62,15 +62,15 @@ def advise(message: str, category: type[UserWarning]) -> None:
 
 @dataclass(frozen=True)
 class Columns:
-    """How large the columns of the first rows are; when they were enough, they are judged once."""
+    """The largest values of columns of the first rows; after enough rows they are compared once."""
 
     rows: int
     largest: Array
-    judged: bool = True  # or there is nothing to judge yet
+    judged: bool = True  # or there are not enough rows yet
 
     @classmethod
     def before(cls, compared: bool) -> "Columns":
-        """compared: whether columns of x are what parameters of one prior belong to."""
+        """compared: whether each column of x has a parameter, all with the same prior."""
         return cls(0 if compared else ROWS, np.zeros(0))
 
     @property
@@ -78,7 +78,7 @@ class Columns:
         return self.rows < ROWS
 
     def with_rows(self, X: Array) -> "Columns":
-        """With inputs that were learned, n×d; others have no columns to compare."""
+        """With more inputs, n×d; inputs of another shape have no columns to compare."""
         if not isinstance(X, np.ndarray) or X.ndim != 2 or not X.size:
             return self
         largest, rows = np.abs(X).max(axis=0), self.rows + len(X)
@@ -87,7 +87,7 @@ class Columns:
         return Columns(rows, largest, rows < ROWS)
 
     def grown(self, columns: int) -> "Columns":
-        """With so many more columns, which had nothing yet."""
+        """With so many more columns, which were zero so far."""
         if not self.largest.size:
             return self
         return replace(self, largest=np.append(self.largest, np.zeros(columns)))
@@ -96,7 +96,7 @@ class Columns:
         return replace(self, judged=True)
 
     def judge(self) -> None:
-        """Warn where some are hardly learned."""
+        """Warn if small columns are hardly learned."""
         known = np.flatnonzero(self.largest > ROUNDING * self.largest.max())
         if not len(known):
             return

@@ -1,41 +1,31 @@
-"""Many small learners of one shape, in arrays that hold all of them."""
+"""Many small learners of one shape."""
 
-import math
+import copy
 import os
-from collections.abc import Iterable
-from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
-from orfit import checkpoint, door, gram, schema, tall
-from orfit.door import Array
-from orfit.learners.atomic import Atomic
-from orfit.learners.base import described
+from orfit import checkpoint, validation
+from orfit.learners.learner import Stateful, described
 from orfit.learners.orfit import ORFit
-from orfit.memory.frame import DAMAGED
-from orfit.memory.loop import SCALES
-from orfit.models import Model, completed
-from orfit.schema import DOUBLE, Fields, Layout
+from orfit.models import Model
+from orfit.state import State, from_arrays, to_arrays
+from orfit.validation import Array
 from orfit.version import __version__
 
-COUNTS = ("rank", "seen")
-ENERGIES = ("lost", "rows", "dropping", "level", "dropped")
 
+class Fleet(Stateful):
+    """`count` learners, each an `ORFit(model, m, noise=noise)` with a stream of its own.
 
-class Fleet(Atomic):
-    """`count` learners, each an `ORFit(model, m, noise=noise)` that has a stream of its own.
-
-    model: an `orfit.Linear` that they all have, with one output or heads.
-    m: how many directions each keeps.
-    noise: R > 0, of all of them.
+    model: an `orfit.Linear` that all learners share, with one output or heads.
+    m: the number of directions of each.
+    noise: R > 0, the same for all.
     tail, w0: as for `ORFit`.
 
-    `learn(which, X, Y)` and `predict(which, X)` take rows of many learners at once, in compiled
-    code that shares the learners among threads (numba, the extra `fast`; without it everything
-    works, one learner after another). Each learner takes the steps that it would take by itself,
-    and room for (m + 1) (p + 1) numbers and a few. `fleet[i]` is a copy of one as a learner of its
-    own, whose `scale` starts anew: a fleet keeps no residuals.
+    `learn(which, X, Y)` and `predict(which, X)` take rows of many learners at once. Each learner
+    makes the same steps as a single `ORFit`; a learner without a row needs no memory. `fleet[i]`
+    is a copy of one, an independent learner.
 
     Examples:
         >>> fleet = orfit.Fleet(1000, orfit.Linear(2), m=2, noise=0.1)
@@ -57,38 +47,38 @@ class Fleet(Atomic):
         w0: object = None,
     ) -> None:
         super().__init__()
-        self.count = door.count("count", count)
-        self._like = like = ORFit(model, door.count("m", m), noise=noise, tail=tail, w0=w0)
-        if len(like.guesses) > 1 or like.noise == 0 or not model.linear:
+        self.count = validation.count("count", count)
+        self._like = like = ORFit(model, validation.count("m", m), noise=noise, tail=tail, w0=w0)
+        if len(like.candidates) > 1 or like.noise == 0 or not model.linear:
             raise ValueError(
                 "a fleet is for linear models, with a number noise > 0: make learners one by one"
             )
-        self._model, self._m = completed(model), min(like.memory.m, model.size)
-        frame = like.memory.frame
-        if not isinstance(frame.base, np.ndarray) or frame.base.dtype != DOUBLE:
-            raise ValueError("a fleet is of float64 numbers, on the host: let w0 be such")
-        self._U = np.zeros((self.count, self._m, model.size))
-        self._w = np.repeat(frame.base[None], self.count, axis=0)
-        self._sigma = np.zeros((self.count, self._m))
-        self._counts = np.zeros((self.count, len(COUNTS)), np.int64)
-        self._energies = np.zeros((self.count, len(ENERGIES)))
-        self._reach = np.full(self.count, frame.reach)
+        self._states: list[State | None] = [None] * self.count  # None: no row yet
 
     @property
     def model(self) -> Model:
-        """The model that all have."""
+        """The model that all learners share."""
         return self._like.model
+
+    @property
+    def _new(self) -> State:
+        """The state before the first row."""
+        s: State = self._like._state_now
+        return s
 
     @property
     def seen(self) -> Array:
         """How many rows each learner has learned."""
-        seen: Array = self._reading(self._counts[:, 1].copy)
-        return seen
+        return self._read(lambda: np.array([0 if s is None else s.seen for s in self._states]))
 
     @property
     def numbers(self) -> int:
         """How many numbers are kept, of all learners."""
-        return sum(array.size for array in self._arrays().values())
+        return self._read(self._count_numbers)
+
+    def _count_numbers(self) -> int:
+        states = [s for s in self._states if s is not None]
+        return sum(array.size for s in states for array in to_arrays(s).values())
 
     def __len__(self) -> int:
         return self.count
@@ -96,17 +86,16 @@ class Fleet(Atomic):
     def __repr__(self) -> str:
         tail = "" if self._like.tail else ", tail=False"
         noise = f"noise={self._like.noise:g}{tail}"
-        return f"Fleet({self.count}, {self.model!r}, m={self._m}, {noise})"
+        return f"Fleet({self.count}, {self.model!r}, m={self._like.memory.m}, {noise})"
 
     def learn(self, which: object, X: object, Y: object) -> Array:
         """Learn rows X (n, d), Y (n,) or (n, q), each by the learner which[i] (n,), in their order.
 
-        Returns what each predicted for its row, before it learned that. Where a row is refused, its
-        learner has learned those before it, and all other learners theirs; the first that was
-        refused is told.
+        Returns the prediction for each row before it was learned. If a row is refused, its
+        learner has learned the rows before it, and all other learners have learned their rows. The
+        error describes the first refused row.
         """
-        predicted: Array = self._changing(self._learn, which, X, Y)
-        return predicted
+        return self._change(self._learn, which, X, Y)
 
     def _learn(self, which: object, X: object, Y: object) -> Array:
         if np.asarray(which).ndim == 0:
@@ -115,85 +104,55 @@ class Fleet(Atomic):
             )
         inputs, labels = self._like._many(X, Y)
         owners = self._owners(which, len(inputs))
-        if not len(inputs):
-            return labels
-        offset, labels, G = self._like.affine(inputs, labels)
-        shape, q = labels.shape, self._w.shape[1]
-        if math.prod(shape) != len(inputs) * q:
-            raise ValueError("a fleet is for models with one output, or heads")
-        self._like._input_shape = inputs.shape[1:]  # where the model does not know it
-        order = np.argsort(owners, kind="stable")
-        learners, starts = np.unique(owners[order], return_index=True)
-        starts = np.append(starts, len(owners))
-        rows, F, Y_ = (
-            np.ascontiguousarray(A.reshape(len(inputs), -1)[order], np.float64)
-            for A in (G.T, offset, labels)
-        )
-        in_order, predicted = np.empty((len(rows), q)), np.empty((len(rows), q))
-        learned = np.zeros(len(learners), np.int64)
-        if find_spec("numba") is not None:
-            self._learn_compiled(learners, starts, rows, F, Y_, in_order, learned)
-        refused: ValueError | None = None
-        for g in np.flatnonzero(learned < np.diff(starts)):  # what is not for compiled code
-            rest = slice(starts[g] + learned[g], starts[g + 1])
+        predicted, refused, first = np.empty(labels.shape), set(), None
+        for row, owner in enumerate(owners.tolist()):
+            if owner in refused:
+                continue
+            before, rows = self._states[owner], slice(row, row + 1)
+            # States of different learners share no buffer to which rows are appended.
+            s = copy.deepcopy(self._new) if before is None else State(**vars(before))
             try:
-                self._learn_alone(int(learners[g]), inputs, labels, order[rest], in_order[rest])
+                update = self._like._step(s, inputs[rows], labels[rows], None)
             except ValueError as error:
-                refused = refused or ValueError(f"a row of learner {learners[g]}: {error}")
-        if refused is not None:
-            raise refused
-        predicted[order] = in_order
-        return predicted.reshape(shape)
-
-    def _learn_compiled(self, learners: Array, starts: Array, *news: Array) -> None:
-        from orfit.kernels import fleet as kernels
-        from orfit.kernels.sharing import workers
-
-        like, dtype, (_, m, p) = self._like, np.dtype(np.float64), self._U.shape
-        tailed = bool(like.memory.tailed.any())
-        scales = SCALES[dtype]
-        most = like.most * (scales[0] / math.sqrt(gram.most_lost(dtype)))  # as `Walk` has it
-        free = p - m if tailed else 0
-        settings = like.guesses.noises, tailed, m, free, tall.cutoff(dtype), scales, most
-        room = np.empty((workers(len(learners)), (m + 2) * (p + 4)))
-        kernels.learn(tuple(self._state()), (learners, starts, *news), settings, room)
-
-    def _learn_alone(self, i: int, X: Array, Y: Array, rows: Array, predicted: Array) -> None:
-        """Learn rows by a learner of its own, and write what it predicted.
-
-        By plain steps: behind a row of 1e200 the compiled loop loses what is far smaller.
-        """
-        learner = self._learner(i, "plain")
-        told = None
-        try:
-            told = learner.learn_each(X[rows], Y[rows])
-        finally:
-            self._put(i, learner)
-        predicted[:] = told.prediction.reshape(predicted.shape)
-
-    def predict(self, which: object, X: object) -> Array:
-        """What learner which[i] says of X[i]: (n,) or (n, q). Changes nothing."""
-        predicted: Array = self._reading(self._predict, which, X)
+                refused.add(owner)
+                first = first or ValueError(f"a row of learner {owner}: {error}")
+                continue
+            if update.prediction.shape[1:] != s.label_shape:
+                raise ValueError("a fleet is for models with one output, or heads")
+            predicted[row] = update.prediction[0]
+            s.seen, s.input_shape = s.seen + 1, inputs.shape[1:]
+            self._states[owner] = s
+            self._new.input_shape = s.input_shape  # all learners take inputs of this shape
+        if first is not None:
+            raise first
         return predicted
 
+    def predict(self, which: object, X: object) -> Array:
+        """The predictions of learners which[i] for X[i]: (n,) or (n, q). Changes nothing."""
+        return self._read(self._predict, which, X)
+
     def _predict(self, which: object, X: object) -> Array:
-        inputs = self._like._inputs("X", X)
-        self._like._check_inputs("X", inputs)
+        like = self._like
+        inputs = like._model.accept("X", X, like._dtype)
+        like._check_inputs("X", inputs)
         owners = self._owners(which, len(inputs))
-        heads = () if self.model.heads is None else (self.model.heads,)
-        if not len(inputs):
-            return np.empty((0, *heads))
-        offset, _, G = self._model.affine(inputs, np.zeros((len(inputs), *heads)))
-        out = np.einsum("nqp,pn->nq", self._w[owners], G)
-        return np.asarray(offset + out.reshape(offset.shape))
+        predicted = np.empty((len(inputs), *self._new.label_shape))
+        for owner in np.unique(owners):
+            rows = np.flatnonzero(owners == owner)
+            predicted[rows] = like._predict(self._states[owner] or self._new, inputs[rows])
+        return predicted
 
     def __getitem__(self, i: int) -> ORFit:
-        """A copy of the i-th, as a learner of its own."""
-        index = door.count("index", i, least=-door.MOST)
+        """A copy of the i-th, as an independent learner."""
+        index = validation.count("index", i, least=-validation.MOST)
         if not -self.count <= index < self.count:
             raise IndexError(f"there are {self.count} learners, from 0 on; {index} is none of them")
-        learner: ORFit = self._reading(self._learner, index % self.count)
-        return learner
+        return self._read(self._copied, index % self.count)
+
+    def _copied(self, i: int) -> ORFit:
+        made: ORFit = copy.deepcopy(self._like)
+        made._cell.state = copy.deepcopy(self._states[i] or self._new)
+        return made
 
     def _owners(self, which: object, rows: int) -> Array:
         owners = np.asarray(which)
@@ -210,98 +169,59 @@ class Fleet(Atomic):
             )
         return owners.astype(np.int64)
 
-    def _learner(self, i: int, rows: str = "auto") -> ORFit:
-        made = ORFit(self.model, self._m, **self._settings(), w0=self._like.w, rows=rows)
-        arrays, header = made.state()
-        rank, seen = self._counts[i].tolist()
-        lost, counted, dropping, level, dropped = self._energies[i].tolist()
-        U = self._U[i, :rank].copy()
-        arrays |= {
-            "memory.rows": U,
-            "memory.W": np.eye(rank),
-            "memory.M": U @ U.T,
-            "memory.base": self._w[i].copy(),
-            "memory.shift": np.zeros((len(self._w[i]), rank)),
-            "memory.sigma": self._sigma[i, :rank].copy(),
-        }
-        arrays.pop("memory.provenance", None)
-        tail = {"level": [level], "dropped": [dropped], "rows": counted, "dropping": dropping}
-        header["memory"] |= {"folds": 0, "reach": float(self._reach[i]), "lost": lost}
-        header["memory"]["tail"] = tail | {"prior": 1.0}
-        shapes = self._like._input_shape, self._like._label_shape
-        made.restore(arrays, header | {"seen": 0})
-        made._input_shape, made._label_shape = shapes
-        made._seen = seen
-        return made
-
-    def _settings(self) -> dict[str, Any]:
-        return {"noise": self._like.noise, "tail": self._like.tail}
-
-    def _put(self, i: int, learner: ORFit) -> None:
-        """Let the i-th be what a copy of it has become."""
-        memory = learner.memory
-        k, tail = memory.rank, memory.tail
-        self._U[i, :k], self._w[i] = memory.U.T, memory.w.T
-        self._sigma[i, :k], self._reach[i] = memory.sigma, memory.reach
-        self._counts[i] = k, learner._seen
-        numbers = memory.lost, tail.rows, tail.dropping, tail.level[0], tail.dropped[0]
-        self._energies[i] = numbers
-
-    def _state(self) -> Iterable[Array]:
-        """What the compiled loop changes, in its order."""
-        return self._U, self._w, self._sigma, self._counts, self._energies, self._reach
-
-    def _arrays(self) -> dict[str, Array]:
-        names = "U", "moved", "sigma", "counts", "energies", "reach"
-        return dict(zip(names, self._state(), strict=True))
+    # Saving.
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all of them to one file, atomically; `orfit.load` reads it back."""
-        checkpoint.writer.now(path, self._reading(lambda: checkpoint.Content.of(*self.state())))
+        checkpoint.writer.now(path, self._read(lambda: checkpoint.Content.of(*self.state())))
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values to go on from, bit by bit."""
+        """Arrays and a header: each field of all learners as one array of numbers, and shapes."""
         model = self.model
         header = {
             "kind": type(self).__name__,
-            "settings": {"count": self.count, "m": self._m, **self._settings()},
+            "settings": {
+                "count": self.count,
+                "m": self._like.memory.m,
+                "noise": self._like.noise,
+                "tail": self._like.tail,
+            },
             "versions": {"orfit": __version__, "numpy": np.__version__},
             "model": described(model) | {"size": model.size, "heads": model.heads},
-            "input_shape": self._like._input_shape,
         }
-        arrays = self._arrays() | {"counts": self._counts.astype(np.float64)}
+        fields: dict[str, list[Array]] = {}
+        for s in self._states:
+            if s is not None:
+                for name, array in to_arrays(s).items():
+                    fields.setdefault(name, []).append(array)
+        arrays = {"learned": np.array([s is not None for s in self._states], np.int64)}
+        for name, parts in fields.items():
+            arrays[f"numbers.{name}"] = np.concatenate([np.ravel(part) for part in parts])
+            arrays[f"shapes.{name}"] = np.array([np.shape(part) for part in parts], np.int64)
         return arrays | {"w": self._like.w}, header
 
-    fields: Fields = {"input_shape": schema.optional(schema.shape)}  # noqa: RUF012
-
-    def layout(self) -> Layout:
-        """The arrays of `state`, but for w."""
-        return {name: (DOUBLE, *array.shape) for name, array in self._arrays().items()}
-
-    def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
-        """Take up what `state` gave; raises where its parts do not fit together."""
-        counts = arrays["counts"]
-        whole = (counts == np.floor(counts)).all() and (np.abs(counts) < 1 << 53).all()
-        if not (whole and (counts >= 0).all() and (counts[:, 0] <= self._m).all()):
-            raise ValueError("learners count what they hold in whole numbers, of at most m")
-        if (arrays["energies"][:, 1:] < 0).any() or (arrays["reach"] < 0).any():
-            raise ValueError("energies and lengths are not negative")
-        for name, array in self._arrays().items():
-            array[:] = arrays[name]
-        self._like._input_shape = (
-            None if header["input_shape"] is None else (tuple(header["input_shape"]))
-        )
-        for i in range(self.count):
-            self._check_orthonormal(i)
-
-    def _check_orthonormal(self, i: int) -> None:
-        U = self._U[i, : self._counts[i, 0]]
-        apart = np.abs(U @ U.T - np.eye(len(U))).max(initial=0.0)
-        if not apart < DAMAGED:
-            raise ValueError("the directions of a learner are not orthonormal")
-
-    def _parts(self) -> Iterable[Any]:
-        return (self,)
-
-    def _settle(self) -> None:
-        """Nothing is left to be done: compiled code has taken note of it."""
+    def restore(self, arrays: dict[str, Array]) -> None:
+        """Continue from what `state` returned; raises ValueError if its parts do not fit."""
+        learned = np.flatnonzero(arrays.pop("learned"))
+        names = [name.removeprefix("numbers.") for name in arrays if name.startswith("numbers.")]
+        if len(arrays) != 2 * len(names) or not all(f"shapes.{n}" in arrays for n in names):
+            raise ValueError("each array of numbers needs an array of shapes")
+        fields: list[dict[str, Array]] = [{} for _ in learned]
+        for name in names:
+            shapes, numbers = arrays[f"shapes.{name}"], arrays[f"numbers.{name}"]
+            sizes = np.prod(shapes, axis=-1, dtype=float)
+            fits = shapes.ndim == 2 and shapes.dtype == np.int64 and numbers.ndim == 1
+            fits = fits and len(shapes) == len(learned) and sizes.sum() == numbers.size
+            if not fits or (shapes < 0).any():
+                raise ValueError(f"{name} is not an array for each learner")
+            parts = np.split(numbers, np.cumsum(sizes[:-1]).astype(int))
+            for of_one, part, shape in zip(fields, parts, shapes.tolist(), strict=True):
+                of_one[name] = np.array(part.reshape(shape))  # aligned: BLAS may round by that
+        for i, of_one in zip(learned, fields, strict=True):
+            s = from_arrays(self._new, of_one)
+            self._like.check_restored(s)
+            self._states[i] = s
+        shapes_of_inputs = {s.input_shape for s in self._states if s is not None}
+        if len(shapes_of_inputs) > 1:
+            raise ValueError("its learners take inputs of different shapes")
+        self._new.input_shape = next(iter(shapes_of_inputs), self.model.input_shape)

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door
-from orfit.door import Array
-from orfit.learners.base import Learner
-from orfit.learners.update import Update
-from orfit.learners.weights import inputs_of, observed
+from orfit import validation
+from orfit.learners.learner import Learner
+from orfit.learners.update import Update, Updates
 from orfit.meter import Meter, Probes
 from orfit.models import residual
+from orfit.state import State
+from orfit.validation import Array
 
 
 class Greedy(Learner):
@@ -29,29 +29,34 @@ class Greedy(Learner):
     has_parameters = False
 
     def _start(self, w0: object) -> Array:
-        return np.zeros(()) if w0 is None else np.array(door.numbers("w0", w0))
+        return np.zeros(()) if w0 is None else np.array(validation.numbers("w0", w0))
 
     def _metered(self, meter: Meter | None) -> Probes | None:
         if meter is not None:
             raise ValueError("Greedy has no parameters that a meter could watch")
         return None
 
-    def restore(self, arrays: dict[str, Array], header: dict[str, Any]) -> None:
-        super().restore(arrays, header)
-        if self._w.shape not in ((), self._label_shape):
-            raise ValueError(f"a label has shape {self._label_shape}, w has {self._w.shape}")
+    def _check_state(self, s: State) -> None:
+        if s.w.shape not in ((), s.label_shape):
+            raise ValueError(f"a label has shape {s.label_shape}, w has {s.w.shape}")
 
-    def _predict(self, X: Array) -> Array:
+    def _predict(self, s: State, X: Any) -> Array:
         F = self.model.predict(self.model.initial(), X)
-        return np.broadcast_to(self._w, F.shape).copy()
+        return np.broadcast_to(s.w, F.shape).copy()
 
-    def _linearize(self, w: Array, X: Any, Y: Array) -> tuple[Array, Array, Any]:
+    def _predicted_rows(self, X: Any, Y: Array) -> Updates:
+        s: Any = self._cell.state
+        F = self._predict(s, X)
+        left, zero, unknown = residual(Y, F), np.zeros(len(F)), np.full(len(F), np.nan)
+        return Updates(F, left, zero, unknown, left.copy(), np.zeros(len(F), int), unknown)
+
+    def _step(self, s: State, X: Any, Y: Array, roots: Array | None) -> Update:
         """There are no gradients; and a label is the latest whatever its weight."""
-        F = self._predict(inputs_of(X))
-        return observed(X, F, residual(Y, F), np.zeros((0, len(F))))
-
-    def _learn(self, X: Array, Y: Array) -> Update:
-        F, left, _ = self._linearize(self._w, X, Y)
-        length = float(np.linalg.norm(Y[-1] - self._w))
-        self._w = np.array(Y[-1])
-        return Update(F, left, length, 1.0, self._linearize(self._w, X, Y)[1], 0)
+        F = self._predict(s, X)
+        left, length = residual(Y, F), float(np.linalg.norm(Y[-1] - s.w))
+        s.w = np.array(Y[-1])
+        after = residual(Y, self._predict(s, X))
+        if roots is not None:
+            beside = roots.reshape(-1, *[1] * (F.ndim - 1))
+            F, left, after = F * beside, left * beside, after * beside
+        return Update(F, left, length, 1.0, after, 0)

@@ -1,34 +1,34 @@
-"""How a learner is doing, from what it keeps anyway: no data are needed."""
+"""The health of a learner, from numbers that it keeps; no data are needed."""
 
 import math
 from dataclasses import dataclass
 
-ENOUGH = 50  # gradients, before which nothing can be told
-UNCERTAIN = 1.5  # S/R above which predictions are uncertain beside the noise
-MATTERS = 1.0  # times the noise, above which what was dropped may matter
-CHANGED = 2.0  # times what residuals were, above which the system has changed
+ENOUGH = 50  # gradients; with fewer there is no advice
+UNCERTAIN = 1.5  # S/R above which predictions are uncertain relative to the noise
+MATTERS = 1.0  # times the noise; a larger dropped energy may matter
+CHANGED = 2.0  # ratio of residuals² above which the system has changed
 CORRELATED = 0.3  # neighbouring residuals
 
 
 @dataclass(frozen=True)
 class Health:
-    """Numbers to watch, and what they say.
+    """Numbers to watch, and advice.
 
-    surprise: S/R, the mean of (gᵀPg + R) / R over a hundred rows or so, none of which counts as
-        more than a thousand. Near 1 nothing but noise is expected of a residual (`scale` tells
-        whether that is so); well above it predictions are still uncertain. NaN without noise.
-    dropped: the energy per row that was dropped, beside R: by how much S/R would be larger if
-        nothing were known of dropped directions. Below 1 a larger memory cannot help; above it, it
-        may: the tail knows those directions on average, not one by one. (`novelty` does not tell:
-        a part of a gradient may be short, and matter beside a small noise.) NaN without noise.
-    innovation: the mean of residual² / (gᵀPg + R) lately, beside `scale`, its mean over a longer
-        time. 1 where the system stands still; well above 1 where it has moved. `EKF` believes its R
-        (scale is 1): there it is the normalised innovation squared, and tells a wrong R or Q.
-    correlation: of neighbouring residuals, lately. Near 0 where they are noise; otherwise something
-        is there to be learned, such as a lag that the features lack.
+    surprise: S/R, the mean of (gᵀPg + R) / R over about a hundred rows, each limited to a
+        thousand. Near 1 residuals are expected to be noise (`scale` shows whether they are); well
+        above 1 predictions are still uncertain. NaN without noise.
+    dropped: the dropped energy per row relative to R: how much larger S/R would be if nothing
+        were known of dropped directions. Below 1 a larger memory cannot help; above 1 it may,
+        because the tail has only the mean over those directions. (`novelty` does not show this: a
+        part of a gradient can be short and still matter with a small noise.) NaN without noise.
+    innovation: the recent mean of residual² / (gᵀPg + R), relative to `scale`, its mean over a
+        longer time. 1 if the system is constant; well above 1 if it has changed. `EKF` uses its R
+        (scale is 1): then it is the normalised innovation squared, and shows a wrong R or Q.
+    correlation: of neighbouring recent residuals. Near 0 if they are noise; otherwise there is
+        something to learn, such as a lag that the features lack.
     noise, scale: R as it is used; scale R is the variance of the noise in y.
-    lowest: whether that is the lowest R that "auto" compares: it predicts better than the others.
-    rank, most: how many directions are held, and may be (None: as many as come).
+    lowest: whether R is the lowest that "auto" compares: it predicts better than the others.
+    rank, most: how many directions are kept, and may be kept (None: no limit).
     seen: datapoints learned.
     """
 
@@ -45,17 +45,17 @@ class Health:
 
     @property
     def unsure(self) -> bool:
-        """Whether predictions are uncertain beside the noise."""
+        """Whether predictions are uncertain relative to the noise."""
         return self.surprise > UNCERTAIN
 
     @property
     def crowded(self) -> bool:
-        """Whether directions were dropped that may matter beside the noise."""
+        """Whether directions were dropped that may matter relative to the noise."""
         return self.rank == self.most and self.dropped > MATTERS
 
     @property
     def advice(self) -> str:
-        """What the numbers say, in a sentence or two."""
+        """The interpretation of the numbers, in a sentence or two."""
         if math.isnan(self.innovation) or self.seen < ENOUGH:
             return f"Too early to tell: {self.seen} rows."
         said = []
@@ -92,20 +92,24 @@ class Health:
         return " ".join(said) or "Residuals are what was expected of them, and look like noise."
 
     def __str__(self) -> str:
-        """A small table, and the advice; a dash where there is nothing to tell yet."""
+        """A small table and the advice; a dash where a number is not known yet."""
         of = "" if self.most is None else f" of {self.most}"
         rows = [
-            ("S/R", told(self.surprise), "1: predictions are as sure as noise lets them be"),
-            ("dropped", told(self.dropped), "below 1: a larger memory would not help"),
-            ("innovation", told(self.innovation), "1: residuals are as large as expected"),
-            ("correlation", told(self.correlation, "+.2f"), "0: residuals are white"),
-            ("noise", told(self.noise), f"× scale {told(self.scale)}: the variance of y's noise"),
+            ("S/R", as_text(self.surprise), "1: predictions are as sure as noise lets them be"),
+            ("dropped", as_text(self.dropped), "below 1: a larger memory would not help"),
+            ("innovation", as_text(self.innovation), "1: residuals are as large as expected"),
+            ("correlation", as_text(self.correlation, "+.2f"), "0: residuals are white"),
+            (
+                "noise",
+                as_text(self.noise),
+                f"× scale {as_text(self.scale)}: the variance of y's noise",
+            ),
             ("rank", f"{self.rank}{of}", f"after {self.seen} rows"),
         ]
         lines = [f"{name:<12}{value:>10}   {meaning}" for name, value, meaning in rows]
         return "\n".join([*lines, self.advice])
 
 
-def told(number: float, form: str = ".3g") -> str:
-    """The number, or a dash where there is none."""
+def as_text(number: float, form: str = ".3g") -> str:
+    """The number as text, or a dash for NaN."""
     return "–" if math.isnan(number) else format(number, form)

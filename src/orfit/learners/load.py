@@ -7,23 +7,23 @@ from typing import Any, cast
 
 import numpy as np
 
-from orfit import checkpoint, door
+from orfit import checkpoint, validation
 from orfit import memory as memories
 from orfit.checkpoint import CheckpointError
-from orfit.door import Array
-from orfit.learners.base import Learner, described
 from orfit.learners.ekf import EKF
 from orfit.learners.fleet import Fleet
 from orfit.learners.greedy import Greedy
+from orfit.learners.learner import Learner, described
 from orfit.learners.ogd import OGD
 from orfit.learners.orfit import OneStepSGD, ORFit, as_memory
 from orfit.learners.rls import NTKRLS, RLS
-from orfit.learners.rows import Auto, WayError
 from orfit.learners.sgd import SGD
-from orfit.memory import Memory
+from orfit.memory import Dense, Memory
 from orfit.meter import Meter, Probes
 from orfit.models import Linear, Model, completed
-from orfit.schema import Check, arranged, made, mapping, optional, record, text
+from orfit.schema import Check, made, mapping, optional, record, text
+from orfit.state import from_arrays
+from orfit.validation import Array
 
 KINDS: dict[str, type[Learner]] = {
     kind.__name__: kind for kind in (ORFit, OneStepSGD, NTKRLS, RLS, EKF, OGD, SGD, Greedy)
@@ -41,9 +41,6 @@ ESTIMATOR = "an estimator of orfit.sklearn, not a learner by itself; orfit.sklea
 ELSEWHERE = {
     "ORFitRegressor": ESTIMATOR,
     "ORFitClassifier": ESTIMATOR,
-    "Shards": "a learner that was spread over processes; orfit.distributed.load reads it",
-    "Shard": "what one of several processes had of a learner; orfit.distributed.load reads the one "
-    "that all had",
     "Stream": "a stream that `orfit learn` has begun, not a learner by itself; `orfit predict`, "
     "`orfit inspect` and `orfit learn` read it",
 }
@@ -53,7 +50,6 @@ def load(
     path: str | os.PathLike[str],
     model: Model | None = None,
     memory: Memory | None = None,
-    rows: str | Auto | None = None,
     dynamics: Any = None,
     loss: Any = None,
 ) -> Any:
@@ -63,7 +59,6 @@ def load(
         no file holds; it must be like the saved one. Of `Heads` the backbone, of `PerLayer` the
         network, into which its parameters are written.
     memory: likewise for a memory of a class of your own: a new one, made as the saved one was.
-    rows: how to learn rows from now on; as before, unless given.
     dynamics: needed where those of the saved learner are a function, or a sparse matrix.
     loss: needed where that of a saved `PerLayer` is a function.
 
@@ -89,7 +84,7 @@ def load(
             return reader()(arrays, header, model, loss=loss)
         if kind == Fleet.__name__:
             return _fleet(arrays, header, model)
-        return restored(arrays, header, model, memory, rows, dynamics)
+        return restored(arrays, header, model, memory, dynamics)
     except CheckpointError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
     except ValueError as error:
@@ -103,7 +98,7 @@ PART: dict[str, Check] = {"kind": text, "settings": mapping}
 HEADER: dict[str, Check] = {
     **PART,
     "versions": record({"orfit": text, "numpy": text}),
-    "model": record({**PART, "size": door.count, "heads": optional(door.count)}),
+    "model": record({**PART, "size": validation.count, "heads": optional(validation.count)}),
 }
 
 
@@ -112,13 +107,14 @@ def restored(
     header: dict[str, Any],
     model: Model | None = None,
     memory: Memory | None = None,
-    rows: str | Auto | None = None,
     dynamics: Any = None,
     kind: type[Learner] | None = None,
+    cut: Callable[[dict[str, Array]], dict[str, Array]] | None = None,
 ) -> Learner:
     """The learner whose `state` this is; raises ValueError where it is none.
 
-    kind: one like the kind of this name, to be made in its place.
+    kind: a class that is made instead of the one that the header names.
+    cut: returns the part of the arrays that this learner holds, if it does not hold all.
     """
     known = {name: header.pop(name) for name in HEADER if name in header}
     known = record(HEADER)("header", known)
@@ -127,12 +123,8 @@ def restored(
     kind, settings = kind or KINDS[known["kind"]], known["settings"]
     model = _model(known["model"], model)
     if "memory" in settings:
-        memory = _memory(record(PART)("memory", settings["memory"]), memory)
+        memory = _memory(record(PART)("memory", settings["memory"]), memory, arrays)
         settings = settings | {"memory": memory}
-    if isinstance(settings.get("rows"), dict):
-        settings = settings | {"rows": made(Auto, settings["rows"])}
-    if rows is not None:
-        settings = settings | {"rows": rows}
     if "meter" in settings:
         meter = made(Meter, mapping("meter", settings["meter"]))
         settings = settings | {"meter": meter}
@@ -144,26 +136,37 @@ def restored(
             "its dynamics are Python code or a sparse matrix, which the file does not hold; "
             "pass them to load, dynamics=…"
         )
-    _check_sizes(arrays, model, kind, memory if "memory" in settings else kind.holder)
-    try:
-        learner: Learner = made(kind, settings | {"w0": arrays["w"]}, model)
-    except WayError as error:
-        raise CheckpointError(f"{error}; or pass another rows=… to load") from None
-    arranged(arrays, learner.layout())
-    learner.restore(arrays, record(learner.fields())("header", header))
+    record({})("header", header)
+    dense = kind in (NTKRLS, RLS, EKF)
+    _check_sizes(arrays, model, kind, Dense() if dense else memory)
+    if cut is not None:
+        arrays = cut(arrays)
+    if dense:  # the prior may be a matrix, so it is an array
+        settings = settings | {"prior": _array(arrays, "prior")}
+    w = arrays.pop("w")
+    learner: Learner = made(kind, settings | {"w0": w}, model)
+    fields = {name.removeprefix("state."): array for name, array in arrays.items()}
+    if learner.memory is None:
+        fields["w"] = w
+    learner.restore(from_arrays(learner._cell.state, fields))
     return learner
+
+
+def _array(arrays: dict[str, Array], name: str) -> Array:
+    if name not in arrays:
+        raise ValueError(f"it has no array {name}")
+    return arrays.pop(name)
 
 
 def _fleet(arrays: dict[str, Array], header: dict[str, Any], model: Model | None) -> Fleet:
     known = record(HEADER)("header", {name: header.pop(name, None) for name in HEADER})
-    settings = known["settings"]
-    model, count = _model(known["model"], model), door.count("count", settings.get("count"))
-    m, U = door.count("m", settings.get("m")), arrays.get("U", np.empty(0))
-    if U.shape != (count, min(m, model.size), model.size):  # before anything is made
-        raise ValueError(f"there are no directions of {count} learners")
-    fleet: Fleet = made(Fleet, settings | {"w0": arrays.pop("w", None), "model": model})
-    arranged(arrays, fleet.layout())
-    fleet.restore(arrays, record(fleet.fields)("header", header))
+    record({})("header", header)
+    settings, model = known["settings"], _model(known["model"], model)
+    count = validation.count("count", settings.get("count"))
+    if arrays.get("learned", np.empty(0)).shape != (count,):  # before anything is made
+        raise ValueError(f"there are no {count} learners")
+    fleet: Fleet = made(Fleet, settings | {"w0": _array(arrays, "w"), "model": model})
+    fleet.restore(arrays)
     return fleet
 
 
@@ -175,18 +178,20 @@ def _check_sizes(
     if "w" not in arrays or (kind.has_parameters and arrays["w"].shape != shape):
         raise ValueError(f"there is no w of shape {shape}")
     for name, sides in ({} if memory is None else memory.needs(model.size)).items():
-        found = [arrays[n] for n in (f"memory.{name}", f"memory.0.{name}") if n in arrays]
+        found = [arrays[n] for n in (f"state.{name}", f"state.0.{name}") if n in arrays]
         if not found or found[0].shape != sides:
             raise ValueError(f"there is no {name} of shape {sides}")
 
 
 def _check_meter(arrays: dict[str, Array], model: Model, meter: Meter) -> None:
     sides = Probes.needs(meter, model.size, model.heads or 1)
-    if "meter.Z" not in arrays or arrays["meter.Z"].shape != sides:
-        raise ValueError(f"there is no meter.Z of shape {sides}")
+    if "state.meter_sums" not in arrays or arrays["state.meter_sums"].shape != sides:
+        raise ValueError(f"there is no meter_sums of shape {sides}")
 
 
-def _memory(saved: dict[str, Any], given: Memory | None) -> Memory:
+def _memory(saved: dict[str, Any], given: Memory | None, arrays: dict[str, Array]) -> Memory:
+    if saved["kind"] == Dense.__name__:
+        return Dense(_array(arrays, "prior"))
     if given is None:
         if saved["kind"] not in MEMORIES:
             raise CheckpointError(

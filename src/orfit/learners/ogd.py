@@ -1,17 +1,26 @@
 """Orthogonal gradient descent."""
 
+import functools
 from typing import Any
 
-from orfit import door, small, tall
-from orfit.door import Array
-from orfit.learners.base import Learner, setting
-from orfit.learners.orfit import as_memory, number_of_steps
+from orfit import validation
+from orfit.learners.learner import Learner, setting
+from orfit.learners.orfit import as_memory
 from orfit.learners.sgd import descent
-from orfit.learners.step import check_step
 from orfit.learners.update import Update
 from orfit.memory import Basis, Memory
+from orfit.memory.base import plain_settings
 from orfit.meter import Meter
 from orfit.models import Model
+from orfit.small_linalg import frobenius
+from orfit.state import State
+from orfit.step import check_step
+from orfit.store import arithmetic
+from orfit.validation import Array
+
+MOST_STEPS = 1000  # on one block
+
+number_of_steps = functools.partial(validation.count, most=MOST_STEPS)
 
 
 class OGD(Learner):
@@ -32,7 +41,7 @@ class OGD(Learner):
     """
 
     memory: Any
-    lr = setting("lr", door.positive)
+    lr = setting("lr", validation.positive)
     steps = setting("steps", number_of_steps)
 
     def __init__(
@@ -58,19 +67,20 @@ class OGD(Learner):
     def settings(self) -> dict[str, Any]:
         return {"memory": self.memory, "lr": self.lr, "steps": self.steps}
 
-    def _learn(self, X: Array, Y: Array) -> Update:
-        w = tall.copy(self._w)
-        prediction, residual, G = self._linearize(w, X, Y)
+    def _step(self, s: State, X: Any, Y: Array, roots: Array | None) -> Update:
+        before = self._parameters(s)
+        ops = arithmetic(before)
+        w = ops.copy(before)
+        prediction, residual, G = self._linearize(w, X, Y, roots)
         left = residual
         for _ in range(self.steps):
-            g = self.memory.project(descent(G, left, w))
-            w += self.lr * g
-            _, left, G = self._linearize(w, X, Y)
-        past = self.memory.split(G)
-        moved = w - self._w
-        length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
+            w += self.lr * self.memory.project(descent(G, left, w))
+            _, left, G = self._linearize(w, X, Y, roots)
+        d = self.memory.decompose(s, G, plain_settings())
+        moved = w - before
+        length = frobenius(ops.norms(moved.reshape(len(moved), -1)))
         check_step(length, "lower lr")
-        self._w = w
-        self.memory.remember(past)
-        self._probe(G, self._carried(w), left)
-        return Update(prediction, residual, length, past.novelty, left, self.memory.rank)
+        self._set_parameters(s, w)
+        self.memory.absorb_block(s, d)
+        self._probe(s, G, self._carried(w), left)
+        return Update(prediction, residual, length, d.novelty, left, self.memory.rank_in(s))

@@ -1,62 +1,47 @@
 """ORFit and the baselines that differ from it by the memory alone."""
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from orfit import door, small, tall
-from orfit.door import Array
+from orfit import validation
+from orfit.filtering.advance import Advancing
+from orfit.filtering.dynamics import Dynamics
 from orfit.learners.advice import InterpolationWarning, SaturationWarning, advise
-from orfit.learners.dynamics import Dynamics
-from orfit.learners.moving import Moving
-from orfit.learners.onestep import OneStep
-from orfit.learners.rows import Auto
-from orfit.learners.step import check_step
-from orfit.learners.update import Update, Updates
+from orfit.learners.gain import GainLearner
+from orfit.learners.update import Update
 from orfit.memory import Growing, Memory, Nothing, Principal, Unlimited
+from orfit.memory.basis import ONLY_A_NUMBER
+from orfit.memory.drift import drifts
 from orfit.meter import Meter
-from orfit.models import CompleteModel, Model
+from orfit.models import Model, completed
 
-SHORTEST = 1e-3  # of a Gauss–Newton step, below which it is given up
 SPANNED = 1e-6  # the novelty of a row that has hardly anything new
-MOST_STEPS = 1000  # on one block: more would not end
 CONTRADICTED = 1e-3  # of the largest label: what then must not be left to fit
 
-number_of_steps = functools.partial(door.count, most=MOST_STEPS)
 
+class ORFit(Advancing, GainLearner):
+    """Orthogonal recursive fitting: fit each datapoint, keep the predictions of past ones.
 
-class ORFit(Moving):
-    """Orthogonal recursive fitting: fit each datapoint, move only where the past does not look.
-
-    memory: None remembers every direction (alg:orfit1_infmem, alg:borfit_infmem), a number m the
-        principal m (alg:orfit_ipca, alg:borfit_ipca), or any memory of `orfit.memory`:
+    memory: None keeps every direction (alg:orfit1_infmem, alg:borfit_infmem), a number m the m
+        principal directions (alg:orfit_ipca, alg:borfit_ipca). Or any memory of `orfit.memory`:
         `Latest(m)` is the paper's ORFit-latest, `Random(m)` its ORFit-random.
     noise: R, the variance of the noise in y, against a prior of variance 1 on w. With 0 each
         datapoint is interpolated; with R > 0 and an unlimited memory this is ridge regression,
         that is RLS, exactly. With m directions it is RLS in m·p memory as long as they span what
-        was seen. "auto" tries eight powers of ten side by side, each with a column of w, and uses
-        what predicted best lately; where the model is not linear in w, the others are compared
+        was seen. "auto" compares eight powers of ten, each with a column of w, and uses the one
+        with the best recent predictions. If the model is not linear in w, they are compared
         along its tangent at the one in use.
-    tail: whether P knows, on average, what was seen along directions that were dropped
-        (`orfit.tail`); with False they count as never seen. "auto" tries both. Without noise, and
-        for memories but `Principal`, there is none.
+    tail: whether P includes the mean energy of dropped directions (`memory/basis.py`); with
+        False they count as never seen. "auto" compares both. Without noise, and for memories
+        other than `Principal`, there is no tail.
     forgetting: λ in (0, 1]: before each step the past counts λ times less. Unlike in EW-RLS the
         prior keeps its weight: what the data lose goes to the present w, so P does not wind up.
-    drift: q, the variance by which each parameter wanders before each block, P ← P + q I; it needs
-        a number noise > 0.
-    dynamics, control: A and B of a w that moves by itself before each block, w ← A w + B u and
-        P ← A P Aᵀ + q I, as for `EKF`; in m·p, where A is sparse or a number. `memory.motion` says
-        what is exact. Needs noise > 0.
-
-    steps: for nonlinear models, how many Gauss–Newton steps at most to take on each block, each
-        along the memory's P and shortened until the residual does not grow. With more than one, the
-        gradient that is remembered is that at the end. They interpolate: noise must be 0.
-    tolerance: no further step where every residual is at most this.
-
-    rows: how rows are learned one after another: "plain", "compiled", "coordinates", or what is
-        fastest, "auto". The steps are the same; `way` tells which is in use.
-    meter: `orfit.Meter(32)` measures what is forgotten; `learner.meter` shows it.
+    drift: q, the variance of a random walk of each parameter, P ← P + q I before each block. It
+        needs a number noise > 0.
+    dynamics, control: γ, a number, and B of w ← γ w + B u and P ← γ² P + q I before each block.
+        `EKF` takes a matrix. They need a number noise > 0.
+    meter: `orfit.Meter(32)` measures what is forgotten; `learner.meter` returns the estimates.
 
     While the memory has dropped nothing, past predictions of a linear model do not move (lem:step)
     and w is the interpolator nearest to w0 (thm:implicit_bias). O(m c p) a step.
@@ -82,156 +67,76 @@ class ORFit(Moving):
         drift: float = 0.0,
         dynamics: Any = None,
         control: object = None,
-        steps: int = 1,
-        tolerance: float = 1e-6,
-        rows: str | Auto = "auto",
         meter: Meter | None = None,
     ) -> None:
-        self.steps = number_of_steps("steps", steps)
-        self.tolerance = door.nonnegative("tolerance", tolerance)
-        super().__init__(
-            model,
-            as_memory(memory),
-            w0,
-            noise,
-            forgetting,
-            rows,
-            tail,
-            drift,
-            meter,
-            dynamics=dynamics,
-            control=control,
-        )
-        self._full = self.memory.rank >= model.size  # and so has said that it is
-        self._exploded, self._largest = False, 0.0  # so has w, and the largest label seen
+        if callable(dynamics) or np.ndim(dynamics) or hasattr(dynamics, "nnz"):
+            raise ValueError(ONLY_A_NUMBER)
+        still = dynamics is None and control is None
+        time = None if still else Dynamics(dynamics, control, completed(model).size)
+        directions = as_memory(memory)
+        super().__init__(model, directions, w0, noise, forgetting, tail, drift, time, meter)
+        self._full = self.memory.rank >= model.size  # after a warning
+        self._exploded, self._largest = False, 0.0  # whether w has; the largest label seen
 
-    def _checked_noise(self, noise: object) -> Any:
-        checked = super()._checked_noise(noise)
-        if self.steps > 1 and checked:
-            raise ValueError("repeated steps interpolate: with noise > 0, steps must be 1")
-        return checked
+    def _check_settings(
+        self, memory: Memory, noise: float, forgettings: tuple[float, ...], drift: Any
+    ) -> None:
+        moves = self._dynamics is not None and self._dynamics.moves
+        self._check_unit(noise, moves, drift)
+        super()._check_settings(memory, noise, forgettings, drift)
+        if moves and forgettings != (1.0,):
+            raise ValueError("dynamics say how the past fades: forgetting must be 1")
+        if moves and self._constructed and self.seen and noise != self.noise:
+            raise ValueError("what is known is in units of the noise: with dynamics it stays")
 
-    def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
-        super()._check_guesses(model, memory)
-        if self.steps > 1 and len(self.guesses) > 1:
-            raise ValueError('repeated steps find one w: with "auto", steps must be 1')
+    def _check_time_step(self, dynamics: Dynamics, Q: Any) -> None:
+        self._check_unit(self.noise, dynamics.moves, Q)
+        super()._check_time_step(dynamics, Q)
 
-    def _checked_drift(self, drift: object, memory: Memory, size: int) -> Any:
-        Q = super()._checked_drift(drift, memory, size)
-        if Q:
-            self._check_unit("drift")
-        return Q
+    def _check_unit(self, noise: float, moves: bool, drift: Any) -> None:
+        """Raise if P has no unit: P is in units of the noise, of which there must be one."""
+        for name, used in (("drift", drifts(drift)), ("dynamics", moves)):
+            if used and (noise == 0 or len(self.candidates) > 1):
+                raise ValueError(
+                    f'with {name}, noise must be a number > 0, and tail and forgetting not "auto"'
+                )
 
-    def _check_unit(self, name: str) -> None:
-        """P is known in units of the noise: there must be one."""
-        if self.guesses.noise == 0 or len(self.guesses) > 1:
-            raise ValueError(
-                f'with {name}, noise must be a number > 0, and tail and forgetting not "auto"'
-            )
-
-    def _check_motion(self, dynamics: Dynamics, memory: Memory) -> None:
-        super()._check_motion(dynamics, memory)
-        if dynamics.moves:
-            self._check_unit("dynamics")
-            if self.fading != 1:
-                raise ValueError("dynamics say how the past fades: forgetting must be 1")
-        if dynamics.turns and not self.guesses.tails.all():
-            raise ValueError("a matrix moves what is outside the memory too: tail must be True")
-
-    def _look_for_ways(self) -> None:
-        self._checked_drift(self.drift, self.memory, self.model.size)  # the noise may have changed
-        self._check_motion(self._dynamics, self.memory)
-        super()._look_for_ways()
-
-    def _watch(self, told: Update | Updates) -> None:
-        super()._watch(told)
-        rank = told.rank if isinstance(told, Update) else told.rank[-1] if len(told) else 0
-        full = bool(rank >= self.model.size)
+    def _warn(self, update: Update) -> None:
+        super()._warn(update)
+        if self.noise > 0:
+            return
+        self._may_warn = True
+        full = update.rank >= self.model.size
         if full is not self._full:
             self._full = full
-            if full and self.noise == 0:
+            if full:
                 advise(
                     f"the memory spans all {self.model.size} parameters: no further datapoint can "
                     "be fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
                     SaturationWarning,
                 )
-        if self.noise > 0 or self._exploded or not self.model.linear:
+        if self._exploded or not self.model.linear or not np.size(update.prediction):
             return
-        if not np.size(told.prediction):
-            return
-        self._largest = max(self._largest, _most(told.prediction + told.residual))
-        # Hardly anything of such a row is new. Where labels agree with each other, hardly anything
-        # is left to fit, either; where they do not, w takes a step 1 / novelty times as long.
-        if isinstance(told, Update):
-            new = told.novelty
-            contradicts = 0 < new < SPANNED and _most(told.residual) > CONTRADICTED * self._largest
-        else:
-            residual = np.abs(told.residual).reshape(len(told), -1).max(axis=1)
-            spanned = (told.novelty > 0) & (told.novelty < SPANNED)
-            new = told.novelty.min(where=spanned, initial=1.0)
-            contradicts = bool((residual[spanned] > CONTRADICTED * self._largest).any())
-        if contradicts:
+        self._largest = max(self._largest, float(np.abs(update.prediction + update.residual).max()))
+        # Such a row has almost nothing new. If labels agree, its residual is almost zero, too; if
+        # they contradict each other, the step of w is 1 / novelty times as long.
+        left = float(np.abs(update.residual).max())
+        if 0 < update.novelty < SPANNED and left > CONTRADICTED * self._largest:
             self._exploded = True
             advise(
-                f"a row of which only {new:.0e} is new contradicts those before "
+                f"a row of which only {update.novelty:.0e} is new contradicts those before "
                 "it: with noise=0 each is fitted whole, and w explodes. "
                 'noise="auto" finds how much noise there is.',
                 InterpolationWarning,
             )
 
-    def _learn(self, X: Array, Y: Array) -> Update:
-        if self.steps == 1 or self.model.linear:
-            return super()._learn(X, Y)
-        prediction, residual, G = self._linearize(self._w, X, Y)
-        w, left, novelty = self._w, residual, None
-        for _ in range(self.steps):
-            past = self.memory.split(G)
-            novelty = past.novelty if novelty is None else novelty
-            z, _ = small.fit(past.factor, 0.0, self.tiled(left))
-            check_step(z)
-            nearer = self._shortened(w, past.displacement(z).reshape(w.shape), left, X, Y)
-            if nearer is None:
-                break
-            w, left, G = nearer
-            if np.abs(left).max() <= self.tolerance:
-                break
-        moved = w - self._w
-        length = small.frobenius(tall.norms(moved.reshape(len(moved), -1)))
-        check_step(length)
-        past = self.memory.split(G, forgetting=self.forgetting)
-        self._w = w
-        self.memory.remember(past)
-        self._probe(G, self._carried(w), left)
-        return Update(prediction, residual, length, novelty or 0.0, left, self.memory.rank)
-
-    def _shortened(
-        self, w: Any, displacement: Any, left: Array, X: Array, Y: Array
-    ) -> tuple[Any, Array, Any] | None:
-        """The longest of a step and its halves that does not let the residual grow, and what then.
-
-        None where none of them helps.
-        """
-        share = 1.0
-        while share > SHORTEST:
-            ahead = w + share * displacement
-            try:
-                _, residual, G = self._linearize(ahead, X, Y)
-            except ValueError:  # there the model leaves the finite numbers
-                residual = np.array([np.inf])
-            if small.frobenius(residual) < small.frobenius(left):
-                return ahead, residual, G
-            share /= 2
-        return None
-
     def settings(self) -> dict[str, Any]:
-        plain = {"memory": self.memory.given} | self.guesses.settings()
-        if self.steps > 1:
-            plain |= {"steps": self.steps, "tolerance": self.tolerance}
-        return plain | super().settings()
+        noise = self.candidates.settings(self._state_now)
+        return {"memory": self.memory} | noise | super().settings()
 
 
-class OneStepSGD(OneStep):
-    """One gradient step that fits the datapoint (eq:stepsize), with nothing remembered.
+class OneStepSGD(GainLearner):
+    """One gradient step that fits the datapoint (eq:stepsize), without a memory.
 
     The paper's baseline One-Step SGD; known in adaptive filtering as the projection algorithm, or
     NLMS with step size 1.
@@ -246,8 +151,8 @@ class OneStepSGD(OneStep):
     def __init__(self, model: Model, *, w0: object = None, meter: Meter | None = None) -> None:
         super().__init__(model, Nothing(), w0, meter=meter)
 
-    def _checked_noise(self, noise: object) -> float:
-        if door.nonnegative("noise", noise):
+    def _checked_noise(self, noise: Any) -> float:
+        if validation.nonnegative("noise", noise):
             raise ValueError(
                 "One-Step SGD fits each datapoint whole; with noise there is "
                 "ORFit(model, orfit.memory.Nothing(), noise=…)"
@@ -255,13 +160,13 @@ class OneStepSGD(OneStep):
         return 0.0
 
     def _checked_forgetting(self, forgetting: object) -> float:
-        if door.fraction("forgetting", forgetting) < 1:
+        if validation.fraction("forgetting", forgetting) < 1:
             raise ValueError("One-Step SGD remembers nothing that could be forgotten")
         return 1.0
 
 
 def as_memory(memory: Any) -> Memory:
-    """The memory that the argument stands for."""
+    """Return the memory that the argument describes."""
     if memory is None:
         return Unlimited()
     if isinstance(memory, Memory):
@@ -273,9 +178,4 @@ def as_memory(memory: Any) -> Memory:
             'memory must be None, a whole number, "auto", or a memory such as '
             f"orfit.memory.Latest(10); it is {memory!r}"
         )
-    return Principal(door.count("memory", memory))
-
-
-def _most(outputs: Any) -> float:
-    """The largest absolute value of a number, or of many."""
-    return abs(outputs) if isinstance(outputs, float) else float(np.abs(outputs).max())
+    return Principal(validation.count("memory", memory))

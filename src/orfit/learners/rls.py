@@ -2,33 +2,30 @@
 
 from typing import Any
 
-import numpy as np
-
-from orfit import door
-from orfit.learners.onestep import OneStep
-from orfit.learners.rows import Auto
+from orfit import validation
+from orfit.learners.gain import GainLearner
 from orfit.memory import Dense, Memory
 from orfit.meter import Meter
 from orfit.models import CompleteModel, Model
 
 
-class NTKRLS(OneStep):
-    """NTK-RLS (eq:rls_update_general): RLS on the model linearised where each datapoint finds it.
+class NTKRLS(GainLearner):
+    """NTK-RLS (eq:rls_update_general): RLS on the model linearised at the current w.
 
     prior: Π: a positive number, p of them, or a p×p matrix.
     forgetting: λ in (0, 1] (eq:weighted_ls_ntk). The recursion is normalised, P/λⁱ in place of P,
         so that no power of λ is formed. λ = 0 is the limit λ → 0, in which it equals ORFit with
-        unlimited memory (thm:implicit_bias_ntk): what was fitted is kept, and once rows have
-        spanned all p directions nothing moves any more.
+        unlimited memory (thm:implicit_bias_ntk): fitted labels stay fitted, and after rows have
+        spanned all p directions w does not change any more.
 
-    drift: Q, the covariance by which w wanders before each block, P ← P/λ + Q: a number for all
-        parameters, p of them, or p×p. It takes O(p³) a step.
-    rows, meter: see `ORFit`.
+    drift: Q, the covariance of a random walk of w, P ← P/λ + Q before each block: a number for
+        all parameters, p of them, or p×p. O(p³) per step.
+    meter: see `ORFit`.
 
-    With λ < 1, P grows along directions that the stream has left. Where one was left for so long
-    that rounding beside it would drown the rest (P is 5e11 times the prior, or the noise a row
-    has: 1,300 steps at λ = 0.98), the prior gets its weight back, around the present w, and keeps
-    it (`memory.windup`). While every row points in a direction never seen, P grows as λ^(-i).
+    With λ < 1, P grows along directions that are not excited. If it becomes so large that its
+    rounding would dominate other directions (5e11 times the prior, or the noise of a row: after
+    1,300 steps at λ = 0.98), the prior gets its weight back, around the present w, and keeps it
+    (`memory/windup.py`). While every row has a direction never seen before, P grows as λ^(-i).
 
     O(p²) time and memory a step. `ORFit(model, m, noise=1)` is the same in m·p as long as m
     directions span what was seen, for prior = 1 and λ = 1.
@@ -40,8 +37,6 @@ class NTKRLS(OneStep):
         (2, 2)
     """
 
-    holder = Dense()
-
     def __init__(
         self,
         model: Model,
@@ -50,36 +45,40 @@ class NTKRLS(OneStep):
         prior: object = 1.0,
         forgetting: float | str = 1.0,
         drift: object = 0.0,
-        rows: str | Auto = "auto",
         meter: Meter | None = None,
     ) -> None:
         noise = self._of_limit(self._checked_forgettings(forgetting)[0])
-        super().__init__(model, Dense(prior), w0, noise, forgetting, rows, drift=drift, meter=meter)
+        super().__init__(model, Dense(prior), w0, noise, forgetting, drift=drift, meter=meter)
 
     @staticmethod
     def _of_limit(forgetting: float) -> float:
-        """R: in the limit λ → 0 the noise vanishes against P, which then is a projector."""
+        """R: in the limit λ → 0 the noise vanishes relative to P, which is then a projector."""
         return 1.0 if forgetting else 0.0
 
     def _checked_forgetting(self, forgetting: object) -> float:
-        return door.fraction("forgetting", forgetting, zero=True)
+        return validation.fraction("forgetting", forgetting, zero=True)
 
     @property
     def noise(self) -> float:
-        """1, the unit in which RLS counts; 0 in the limit λ → 0."""
-        return self.guesses.noise
+        """1, the unit of P in RLS; 0 in the limit λ → 0."""
+        return self.candidates.noise(self._state_now)
 
     @noise.setter
     def noise(self, noise: object) -> None:
-        if door.nonnegative("noise", noise) != self.noise:
+        if validation.nonnegative("noise", noise) != self.noise:
             raise ValueError(
                 "RLS counts in units of the noise: divide the prior by it, or take EKF(noise=…)"
             )
 
-    def _change(self, **settings: Any) -> None:
-        if "_forgetting" in settings:
-            settings["_noises"] = np.array([self._of_limit(settings["_forgetting"][0])])
-        super()._change(**settings)
+    def _set(
+        self,
+        noise: float | None = None,
+        forgettings: tuple[float, ...] | None = None,
+        drift: Any = None,
+        **own: Any,
+    ) -> None:
+        noise = noise if forgettings is None else self._of_limit(forgettings[0])
+        super()._set(noise, forgettings, drift, **own)
 
 
 class RLS(NTKRLS):
@@ -87,7 +86,7 @@ class RLS(NTKRLS):
 
         w = argmin Σ λ^(i−k) (y_k − φ_kᵀ w)² + λ^i |w − w0|²_Π      (eq:weighted_ls)
 
-    For linear models; `NTKRLS` takes the others and explains the arguments. λ = 0 is the limit in
+    For linear models; `NTKRLS` is for others and describes the arguments. λ = 0 is the limit in
     which RLS and ORFit meet (prop:compare_RLS). `memory.P` is P.
 
     Examples:
@@ -97,7 +96,7 @@ class RLS(NTKRLS):
         [1. 2.]
     """
 
-    def _check_guesses(self, model: CompleteModel, memory: Memory) -> None:
+    def _check_candidates(self, model: CompleteModel, memory: Memory) -> None:
         if not model.linear:
             raise ValueError("RLS needs a linear model; for this one there is NTKRLS")
-        super()._check_guesses(model, memory)
+        super()._check_candidates(model, memory)

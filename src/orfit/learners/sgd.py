@@ -2,13 +2,16 @@
 
 from typing import Any
 
-from orfit import door, small, tall
-from orfit.door import Array
-from orfit.learners.base import Learner, setting
-from orfit.learners.step import check_step
+from orfit import validation
+from orfit.learners.learner import Learner, setting
 from orfit.learners.update import Update, Updates
 from orfit.meter import Meter
 from orfit.models import Model
+from orfit.small_linalg import frobenius
+from orfit.state import State
+from orfit.step import check_step
+from orfit.store import arithmetic
+from orfit.validation import Array
 
 
 class SGD(Learner):
@@ -24,7 +27,7 @@ class SGD(Learner):
         [7.5]
     """
 
-    lr = setting("lr", door.positive)
+    lr = setting("lr", validation.positive)
 
     def __init__(
         self, model: Model, *, lr: float, w0: object = None, meter: Meter | None = None
@@ -38,26 +41,26 @@ class SGD(Learner):
     def learn_each(
         self, X: object, Y: object, weight: object = None, *, passes: int = 1
     ) -> Updates:
-        """Row after row, `passes` times over; tells of the last pass."""
-        return self._changing(self._learn_passes, X, Y, weight, passes)
+        """Row after row, `passes` times over; returns the last pass."""
+        return self._change(self._learn_passes, X, Y, weight, passes)
 
     def _learn_passes(self, X: object, Y: object, weight: object, passes: int) -> Updates:
-        for _ in range(door.count("passes", passes) - 1):
+        for _ in range(validation.count("passes", passes) - 1):
             self._learn_each(X, Y, weight)
         return self._learn_each(X, Y, weight)
 
-    def _learn(self, X: Array, Y: Array) -> Update:
-        F, residual, G = self._linearize(self._w, X, Y)
-        g = descent(G, residual, self._w)
-        length = self.lr * small.frobenius(tall.norms(g.reshape(len(g), -1)))
+    def _step(self, s: State, X: Any, Y: Array, roots: Array | None) -> Update:
+        F, residual, G = self._linearize(s.w, X, Y, roots)
+        ops, g = arithmetic(G), descent(G, residual, s.w)
+        length = self.lr * frobenius(ops.norms(g.reshape(len(g), -1)))
         check_step(length, "lower lr")
-        self._w = self._w + self.lr * g
-        left = residual - self.lr * tall.inner(G, g).reshape(residual.shape)
-        self._probe(G, self._w, left)
+        s.w = s.w + self.lr * g
+        left = residual - self.lr * ops.inner(G, g).reshape(residual.shape)
+        self._probe(s, G, s.w, left)
         return Update(F, residual, length, 1.0, left, 0)
 
 
 def descent(G: Any, residual: Array, w: Any) -> Any:
     """−∇ of the squared error, shaped like w: 2 G (y − f), averaged over the block's datapoints."""
     columns = residual.reshape(G.shape[1], -1) * (2 / len(residual))
-    return tall.combine(G, columns).reshape(w.shape)
+    return arithmetic(G).combine(G, columns).reshape(w.shape)

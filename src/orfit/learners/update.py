@@ -1,4 +1,4 @@
-"""What a learner tells of a step."""
+"""The result of a step."""
 
 import math
 from dataclasses import dataclass, fields
@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 
 @dataclass(slots=True)
 class Update:
-    """What came of one step.
+    """The result of one step.
 
     prediction: f before the step. For `learn` a number or (c,), for `learn_batch` (n,) or (n, c).
     residual: y − prediction.
@@ -38,27 +38,10 @@ class Update:
     rank: int
     variance: Any = math.nan
 
-    @classmethod
-    def of_record(cls, record: Array, shape: tuple[int, ...], heads: int | None) -> "Update":
-        """Of one datapoint with one gradient and outputs of this shape (`Updates.of_records`)."""
-        if not shape:
-            step, novelty, rank, variance, residual, prediction, conflict = record.tolist()
-            return cls(prediction, residual, step, novelty, conflict, int(rank), variance)
-        step, novelty, rank, variance = record[:4].tolist()
-        residual, prediction, conflict = record[4:].reshape(3, *shape).copy()
-        of_each = np.full(shape, variance) if heads is None else variance
-        return cls(prediction, residual, step, novelty, conflict, int(rank), of_each)
-
-    def first(self) -> "Update":
-        """The update of a block of one datapoint, as that datapoint's."""
-        F, residual, conflict = self.prediction[0], self.residual[0], self.conflict[0]
-        variance = self.variance[0] if np.ndim(self.variance) else self.variance
-        return Update(F, residual, self.step, self.novelty, conflict, self.rank, variance)
-
 
 @dataclass(frozen=True, slots=True)
 class Updates:
-    """What came of many steps: the fields of `Update` as arrays, one row for each datapoint.
+    """The results of many steps: the fields of `Update` as arrays, one row for each datapoint.
 
     Examples:
         >>> updates = orfit.ORFit(orfit.Linear(3)).learn_each(np.eye(3)[:2], [1.0, 2.0])
@@ -93,17 +76,37 @@ class Updates:
         return cls(**stacked)
 
     @classmethod
-    def of_records(
-        cls, rows: Array, shape: tuple[int, ...], per_gradient: tuple[int, ...]
-    ) -> "Updates":
-        """From |Δw|, novelty, rank, variances, residuals, predictions and conflicts of each row."""
-        variance, outputs = np.split(rows[:, 3:], [-3 * math.prod(shape[1:])], axis=1)
-        residual, prediction, conflict = (A.reshape(shape) for A in np.split(outputs, 3, axis=1))
-        rank, variance = rows[:, 2].astype(int), variance.reshape(per_gradient)
-        return cls(prediction, residual, rows[:, 0], rows[:, 1], conflict, rank, variance)
-
-    @classmethod
     def joined(cls, parts: list["Updates"], labels: Array) -> "Updates":
         if not parts:
             return cls.of([], labels)
         return cls(*(np.concatenate([getattr(p, f.name) for p in parts]) for f in fields(cls)))
+
+
+def unweighted(update: Update, roots: Array) -> Update:
+    """The update of weighted rows in the units of their labels; roots: √v of each."""
+
+    def beside(outputs: Array) -> Array:
+        return roots.reshape(-1, *[1] * (outputs.ndim - 1))
+
+    outputs = (update.prediction, update.residual, update.conflict)
+    prediction, residual, conflict = (A / beside(A) for A in outputs)
+    variance = update.variance
+    if np.ndim(variance):
+        with np.errstate(over="ignore"):  # of next to no weight, anything is expected
+            variance = variance / beside(variance) ** 2
+    how = update.step, update.novelty, conflict, update.rank, variance
+    return Update(prediction, residual, *how)
+
+
+def combined(learned: Update, ignored: Updates, out: Array) -> Update:
+    """The update of a block of which some rows (`out`) have no weight."""
+
+    def whole(name: str) -> Array:
+        rest = getattr(ignored, name)
+        made = np.empty((len(out), *rest.shape[1:]), rest.dtype)
+        made[~out], made[out] = getattr(learned, name), rest
+        return made
+
+    prediction, residual, conflict = map(whole, ("prediction", "residual", "conflict"))
+    how = learned.step, learned.novelty, conflict, learned.rank, whole("variance")
+    return Update(prediction, residual, *how)

@@ -6,7 +6,7 @@ Examples:
     5
 """
 
-from orfit.memory.base import Memory, Split
+from orfit.memory.base import Memory
 from orfit.memory.basis import Basis, Bounded
 from orfit.memory.dense import Dense
 from orfit.memory.frequent import FrequentDirections
@@ -30,6 +30,5 @@ __all__ = [
     "Principal",
     "Random",
     "Sketch",
-    "Split",
     "Unlimited",
 ]

@@ -1,141 +1,82 @@
-"""Memories that keep directions: an orthonormal U, and how much was `Seen` along it.
+"""Memories that keep orthonormal directions U, and what was seen along them.
 
-What sets them apart is one method, `trim`: which directions go.
+With observation noise R,
+
+    P = U E Eᵀ Uᵀ + ρ (I − U Uᵀ),     E Eᵀ = R (Γ Γᵀ + κ I)⁻¹,     κ = R / prior variance
+
+where A Aᵀ ≈ U Γ Γᵀ Uᵀ for all past gradients A. R = 0: E = 0 and ρ = 1, P is a projector.
+
+If a dropped direction counted as never seen, w would move along it as on the first day. So the
+tail τ is the energy that was seen along each direction that is not kept, the same for all of them,
+and ρ = R / (κ + τ). The prior variance is 1 and grows where w drifts: P ← P + q I turns Γ Γᵀ, τ and
+the prior each into another of its kind, exactly.
 """
 
-import copy
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from orfit import door, schema, small, tall
-from orfit import tail as tails
-from orfit.door import Array
+from orfit import small_linalg, validation
 from orfit.growth import Growth
-from orfit.memory.base import Memory, Noted
-from orfit.memory.frame import Frame, Parts, capacity_of, decompose
-from orfit.memory.known import Known, as_rows, pull, scaled, together
-from orfit.memory.lengths import FIELDS as LENGTHS
-from orfit.memory.lengths import Lengths
-from orfit.memory.motion import LEAST, shrunk
-from orfit.memory.removal import NEVER, without
-from orfit.memory.seen import Triangle
-from orfit.schema import Fields, Layout
-from orfit.tail import Tail
+from orfit.memory import frame, spectrum
+from orfit.memory.base import Memory, StepSettings, plain_settings
+from orfit.memory.frame import Projection
+from orfit.memory.removal import NEVER_LEARNED, without
+from orfit.memory.sufficient_rows import SufficientRows, as_rows, merged_tail, pull, scaled
+from orfit.small_linalg import product
+from orfit.state import State
+from orfit.store import arithmetic, cutoff, largest_allowed, numpy_dtype
+from orfit.validation import Array
 
-FAR = 1e-6  # of the largest number: a step beyond is looked at more closely
-NEGLIGIBLE = 1e-14  # of τ: so little noise is none where something was dropped
-SPANNED = 100.0  # times the cutoff: what is new of a gradient that was learned is less
-FITTED = 1e-8  # of a label: what is left of one that was interpolated is less
+FAR = 1e-6  # of the largest number: the coefficients of a longer step are checked one by one
+NEGLIGIBLE = 1e-14  # of τ: a noise below this is zero if something was dropped
+SPANNED = 100.0  # times the cutoff: the new part of a gradient that was learned is shorter
+FITTED = 1e-8  # of a label: the residual of a label that was interpolated is smaller
+LARGEST_ENERGY = 1e300  # larger energies overflow when they are added
+LEAST_VARIANCE = 1e-150  # P is never less, so that its inverse and its square are finite
+ONLY_A_NUMBER = (
+    "dynamics must be a number γ: ORFit does not move P by a matrix exactly; "
+    "use orfit.EKF(model, noise=R, dynamics=A)"
+)
+BLOCK = 16  # the least number of rows between compactions, if they fit into the first cache
+L1_NUMBERS = 1 << 15
 
 
-@dataclass(frozen=True)
-class BasisSplit:
-    """G = U C + O T, so P G = [U E, √ρ O] B with B = [EᵀC; √ρ T], E Eᵀ of `Seen` and ρ of `tail`.
+class Tail(NamedTuple):
+    """The tail's fields of a state."""
 
-    Without noise E is nothing, and ρ one.
-    """
+    level: Array  # τ of each candidate
+    dropped: Array  # the dropped energy, less what was known of it
+    rows: float  # gradients seen
+    dropping: float  # gradients at which something was dropped
 
-    parts: Parts
-    seen: Any  # Seen, aged
-    tail: Tail  # aged
-    noises: Array  # R of each guess
-    tailed: Array  # whether each uses the tail
-    forgetting: float
-    guess: int = 0  # that it is seen under
 
-    def under(self, guess: int) -> "BasisSplit":
-        """The same as another guess sees it."""
-        return replace(self, guess=guess)
+class BasisDecomposition(NamedTuple):
+    """G = U C + O T, so P G = [U E, √ρ O] B with B = [EᵀC; √ρ T]."""
 
-    @property
-    def noise(self) -> float:
-        return float(self.noises[self.guess])
-
-    @property
-    def arrived(self) -> int:
-        """How many gradients came."""
-        return int(self.parts.C.shape[1])
-
-    @property
-    def goes_on(self) -> Tail:
-        """The tail from which it goes on."""
-        return self.tail
-
-    @property
-    def factor(self) -> Array:
-        if self.noise == 0:
-            return self.parts.T
-        fresh = self.loose * self.parts.T
-        return np.vstack([self.seen.damped(self.parts.C, self.noise, self.floor), fresh])
-
-    @property
-    def floor(self) -> float:
-        return tails.floor(self.tail, self.noise)
-
-    @property
-    def loose(self) -> float:
-        """√ρ."""
-        used = bool(self.tailed[self.guess])
-        return math.sqrt(tails.share(self.tail, self.guess, self.noise, used))
+    projection: Projection
+    settings: StepSettings
+    floor: Array  # κ of each candidate
+    share: Array  # ρ of each candidate
+    arrived: int  # how many gradients came
+    start: float = 0.0  # the energy with which new directions start
+    joined: Tail | None = None  # the tail of two merged streams, which replaces the state's
 
     @property
     def novelty(self) -> float:
-        total = small.frobenius(self.parts.reading.norms)
-        return small.frobenius(self.parts.T) / total if total > 0 else 0.0
+        total = small_linalg.frobenius(self.projection.gradients.norms)
+        return small_linalg.frobenius(self.projection.T) / total if total > 0 else 0.0
 
     @property
-    def along_w(self) -> Array:
-        return self.parts.reading.along_w
-
-    def move(self, z: Array) -> tuple[Array, float]:
-        """D z in coordinates along [U O], and its length."""
-        k = len(self.parts.C)
-        if self.noise == 0:
-            along = np.vstack([np.zeros((k, z.shape[1])), z])
-        else:
-            old = self.seen.undamped(z[:k], self.noise, self.floor)
-            along = np.vstack([old, self.loose * z[k:]])
-        length = small.frobenius(along)
-        most = tall.most(tall.numpy_dtype(self.parts.new.G))
-        if length > FAR * most and not self.parts.longest(along) < most:
-            length = np.inf  # the parts of the step are no numbers where the step is one
-        return along, length
-
-    def displacement(self, z: Array) -> Any:
-        return self.parts.combine(self.move(z)[0])
-
-    def joined(self, moves: list[Array]) -> Array:
-        """The moves of several guesses as one."""
-        return np.hstack(moves)
-
-
-@dataclass(frozen=True)
-class JoinedSplit(BasisSplit):
-    """The rows of another memory, which stand for as many gradients as that has seen.
-
-    Of what is dropped then, all of these gradients had a part. `tail` is of mean energies, to weigh
-    what the two know.
-    """
-
-    both: Any = None  # the tail of the two
-
-    @property
-    def arrived(self) -> int:
-        return max(0, round(float(self.both.rows - self.both.dropping)))
-
-    @property
-    def goes_on(self) -> Tail:
-        made: Tail = self.both
-        return made
+    def prediction(self) -> Array:
+        return self.projection.gradients.prediction
 
 
 class Basis(Memory):
-    """The common part: take gradients in, then `trim`.
+    """The common part: add gradients, then `trim`.
 
     This one keeps Γ as a triangle; `Principal` keeps it in principal axes.
 
@@ -146,18 +87,9 @@ class Basis(Memory):
         1 [5.]
     """
 
-    coordinates = drifts = True
-    _frame, seen, tail, _lost, lengths = Noted(), Noted(), Noted(), Noted(), Noted()
-    form: Any = Triangle  # of Γ: a kind of `Seen`
-    drops_the_least = True  # whether what goes is what was seen least
-    m: Any = None  # how many directions there may be; None: as many as come
-
-    def __init__(self) -> None:
-        self._frame = None
-        self.seen = self.form()  # how much, along the frame's directions
-        self.tail = tails.unseen(1)
-        self._lost = 0.0
-        self.lengths = Lengths()  # of gradients
+    drifts = shares_candidates = True
+    drops_the_least = True  # whether the directions along which least was seen are dropped
+    m: Any = None  # how many directions may be kept; None: no limit
 
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
@@ -167,99 +99,367 @@ class Basis(Memory):
         """
 
     def room(self, size: int) -> int | None:
-        """How many rows are stored before some are folded; None where nothing is dropped."""
+        """How many rows are stored before a compaction; None if nothing is ever dropped."""
         return None
 
-    def bind(self, like: Any) -> None:
-        self._check_size(len(like))
-        if self._frame is None:
-            self.size = len(like)
-            self._frame = Frame(like, self.room(self.size))
-            return
-        held = self._frame.rows
+    # The spectrum, which `Principal` keeps in another form.
+
+    def _clear_spectrum(self, s: State) -> None:
+        spectrum.clear(s)
+
+    def _shrink(self, s: State, share: Callable[[Array], Array]) -> None:
+        spectrum.shrink(s, share)
+
+    def _fade(self, s: State, forgetting: float) -> None:
+        spectrum.set_root(s, s.roots[0] * np.sqrt(forgetting))
+
+    def _damp(self, s: State, noises: Array, floors: Array, C: Array) -> Array:
+        """EᵀC of each candidate, e×k×n."""
+        pairs = zip(noises, floors, strict=True)
+        return np.stack(
+            [spectrum.solve(spectrum.root_above(s, k), np.sqrt(R) * C, True) for R, k in pairs]
+        )
+
+    def _undamp(self, s: State, noises: Array, floors: Array, Z: Array) -> Array:
+        """E z of each candidate, for Z e×k×q."""
+        each = zip(noises, floors, Z, strict=True)
+        return np.stack(
+            [spectrum.solve(spectrum.root_above(s, k), np.sqrt(R) * z) for R, k, z in each]
+        )
+
+    def _axes(self, s: State) -> tuple[Array, Array]:
+        """The singular values of Γ, falling, and the rotation of U to its principal axes."""
+        return small_linalg.principal(s.roots[0])
+
+    def _set_axes(self, s: State, sigma: Array) -> None:
+        """U is in principal axes, with these singular values."""
+        spectrum.set_root(s, np.diag(sigma))
+
+    def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
+        """Add the gradients of a decomposition whose new directions the frame has, and trim."""
+        spectrum.grow(s, d.projection.C, d.projection.T)
+        self._edit(s)
+
+    def _edit(self, s: State) -> None:
+        """Call the user's `trim` with this draft."""
+        try:
+            self._editing = s
+            self.trim()
+        finally:
+            self._editing = None
+
+    # What a learner calls.
+
+    def new_state(self, ops: Any, like: Any, columns: int) -> State:
+        s, size = State(), self.size or len(like)
+        room = self.room(size)
+        frame.initialize(s, ops, like, 8 if room is None else capacity_of(room, size), columns)
+        self._clear_spectrum(s)
+        s.dropped_energy, s.prior_variance = 0.0, 1.0
+        self.set_candidates(s, 1)
+        return s
+
+    def _check_kind(self, s: State, like: Any) -> None:
+        held = s.store.rows
         if (type(held), held.dtype) != (type(like), like.dtype):
             raise ValueError(
                 f"this memory holds {held.dtype} directions as {type(held).__name__}, "
                 f"not {like.dtype} as {type(like).__name__}"
             )
 
-    @property
-    def frame(self) -> Frame:
-        frame: Frame | None = self._frame
-        assert frame is not None, "a memory is bound before it is used"
-        return frame
+    def set_candidates(self, s: State, count: int) -> None:
+        s.tail_level, s.tail_dropped = np.zeros(count), np.zeros(count)
+        s.tail_rows = s.tail_dropping = 0.0
 
-    @property
-    def w(self) -> Any:
-        walk = None if self.walking is None else self.walking()
-        return self.frame.w if walk is None else walk.w
+    def parameters(self, s: State) -> Any:
+        return frame.parameters(s)
 
-    @w.setter
-    def w(self, w: Any) -> None:
-        self.frame.carry(tall.copy(w).T)
+    def set_parameters(self, s: State, w: Any) -> None:
+        frame.set_parameters(s, w)
 
-    @property
-    def reach(self) -> float:
-        return self.frame.reach
+    def largest_parameter(self, s: State) -> float:
+        return float(s.store.ops.largest(frame.parameters(s)))
 
-    @reach.setter
-    def reach(self, reach: float) -> None:
-        self.frame.reach = reach
+    def decompose(self, s: State, G: Any, settings: StepSettings) -> BasisDecomposition:
+        history = s.history if settings.noises[0] == 0 or not self.drops_the_least else None
+        projection = frame.project(s, G, history)
+        self._age(s, settings, G.shape[1])
+        return self._decomposition(s, projection, settings, G.shape[1])
 
-    def largest(self) -> float:
-        return self.frame.largest()
+    def _decomposition(
+        self, s: State, projection: Projection, settings: StepSettings, arrived: int
+    ) -> BasisDecomposition:
+        floor, start = settings.noises / s.prior_variance, 0.0
+        if settings.noises[0] == 0:
+            return BasisDecomposition(projection, settings, floor, np.ones(len(floor)), arrived)
+        if settings.tailed[settings.chosen]:
+            start = s.tail_level[settings.chosen]
+        share = settings.noises / (floor + s.tail_level * settings.tailed)
+        return BasisDecomposition(projection, settings, floor, share, arrived, start)
 
-    @property
-    def rank(self) -> int:
-        return len(self.seen)
+    def _age(self, s: State, settings: StepSettings, rows: int) -> None:
+        """Let the past fade, w drift, and so many gradients arrive."""
+        left, drift = settings.forgetting, settings.drift
+        if left != 1:
+            self._fade(s, left)
+            s.dropped_energy = left * s.dropped_energy
+        if drift > 0:
+            floor = settings.noise / s.prior_variance
+            drifted = settings.noise / (settings.noise + drift * floor)
 
-    @property
-    def numbers(self) -> int:
-        if self._frame is None:
-            return 0
-        frame = self._frame
-        rows, size = frame.rows.shape
-        return int(rows * size + frame.W.size + frame.stored**2 + frame.shift.size)
+            def share(energy: Any) -> Any:
+                return drifted * settings.noise / (settings.noise + drift * (energy + floor))
 
-    @property
-    def lost(self) -> float:
-        return float(self._lost)
+            self._shrink(s, share)
+            left *= float(share(left * s.tail_level[0]))
+            s.prior_variance += drift
+        if left != 1:
+            s.tail_level, s.tail_dropped = left * s.tail_level, left * s.tail_dropped
+            s.tail_dropping *= left
+        s.tail_rows = left * s.tail_rows + rows
 
-    @property
-    def most(self) -> int | None:
-        return None if self.m is None else int(self.m)
+    def factors(self, s: State, d: BasisDecomposition) -> Array:
+        noises, T = d.settings.noises, d.projection.T
+        if noises[0] == 0:
+            return np.repeat(T[None], len(noises), axis=0)
+        fresh = np.sqrt(d.share)[:, None, None] * T
+        return np.concatenate([self._damp(s, noises, d.floor, d.projection.C), fresh], axis=1)
 
-    @property
-    def dropped_per_row(self) -> float:
-        return max(0.0, self._lost) / self.tail.rows if self.tail.rows > 0 else 0.0
+    def direction(self, s: State, d: BasisDecomposition, Z: Array) -> tuple[Array, Array]:
+        """D z in coordinates along [U O], (k+r)×eq."""
+        k, noises = len(d.projection.C), d.settings.noises
+        if noises[0] == 0:
+            old, fresh = np.zeros((len(Z), k, Z.shape[2])), Z
+        else:
+            old = self._undamp(s, noises, d.floor, Z[:, :k])
+            fresh = np.sqrt(d.share)[:, None, None] * Z[:, k:]
+        along = np.concatenate([old, fresh], axis=1).transpose(1, 0, 2)
+        lengths = np.array([small_linalg.frobenius(along[:, j]) for j in range(len(noises))])
+        along = along.reshape(len(along), len(noises) * Z.shape[2])
+        most = largest_allowed(numpy_dtype(s.store.rows))
+        far = lengths.max(initial=0.0) > FAR * most
+        if far and not frame.largest_coefficient(s, d.projection, along) < most:
+            lengths[:] = np.inf
+        return along, lengths
 
-    @property
-    def U(self) -> Any:
-        """The remembered directions, p×k orthonormal, in the order of `sigma`."""
-        if self._frame is None:
-            return np.empty((0, 0))
-        return self._frame.combine(self.seen.axes()[1])
+    def absorb_block(self, s: State, d: BasisDecomposition, along: Array | None = None) -> None:
+        frame.append(s, d.projection)
+        if along is not None:
+            frame.move(s, along)
+        self._grow_spectrum(s, d)
+        if self.m is not None and len(s.W) > self._limit(s):
+            raise ValueError(f"{self!r}.trim left {len(s.W)} directions, more than m={self.m}")
+        self._make_room(s)
 
-    @property
-    def sigma(self) -> Array:
-        """How much was seen along the columns of `U`: singular values, falling."""
-        return np.array(self.seen.axes()[0])
+    def _make_room(self, s: State) -> None:
+        """Compact the rows unless there is room for one more."""
+        capacity = self._capacity(s, self.size or 0)
+        if capacity is not None and s.store.stored >= capacity:
+            frame.compact(s, capacity)
 
-    @property
-    def root(self) -> Array:
-        """Γᵀ, upper triangular, in the order of the basis vectors: for `trim`."""
-        return np.asarray(self.seen.root)
+    def _limit(self, s: State) -> int:
+        """How many directions may be kept now."""
+        return int(self.m)
 
-    def provenance(self, noise: float) -> small.Provenance | None:
-        """What tells rounding from news, while nothing was dropped, where that must be told.
+    def _capacity(self, s: State, size: int) -> int | None:
+        """How many rows the buffer has; None if it grows with the rows."""
+        room = self.room(size)
+        return None if room is None else capacity_of(room, size)
 
-        Without noise a remainder is divided by; and where not the least goes, a direction that is
-        nothing but rounding would displace one that is not.
+    def rescale_candidates(self, s: State, moved: Any, start: Any) -> None:
+        """Change w to ridge regression at other noises.
+
+        Along an energy e, ridge regression at R is that at R' times (e + R') / (e + R). Exact while
+        nothing was dropped or has faded; what was dropped is known on average.
         """
-        return self.frame.provenance if noise == 0 or not self.drops_the_least else None
+        (sigma, turn), source = self._axes(s), moved.source
+        each = len(s.store.base) // len(source)
+        before, after = (R / s.prior_variance for R in (moved.before[source], moved.after))
+        energies = np.minimum(sigma, math.sqrt(LARGEST_ENERGY))[:, None] ** 2
+        # More would magnify the rounding of a w that was nearly zero.
+        most = 1 / math.sqrt(np.finfo(numpy_dtype(s.store.rows)).eps)
+        level = self._mean_energy(s)
+        with np.errstate(over="ignore"):
+            along = np.minimum(most, (energies + before) / (energies + after))
+            # At a lower noise, what is known on average only is not magnified.
+            beyond = np.minimum(1.0, (level + before) / (level + after))
+        shares = (along.repeat(each, axis=1), beyond.repeat(each))
+        if start is not None:
+            start = s.store.ops.side_by_side([start] * len(source))
+        frame.rescale(s, moved.columns(each), turn, *shares, start)
+        s.tail_level, s.tail_dropped = s.tail_level[source], s.tail_dropped[source]
+
+    def variance(self, s: State, G: Any, settings: StepSettings) -> Array:
+        C = frame.coordinates(s, G)
+        rest = frame.subtract(s, G, C)
+        D = frame.coordinates(s, rest)
+        beyond = s.store.ops.finite_norms(frame.subtract(s, rest, D)) ** 2
+        if settings.noise == 0:
+            return np.asarray(beyond)
+        one = settings._replace(
+            noises=settings.noises[settings.chosen : settings.chosen + 1], chosen=0
+        )
+        floor = one.noises / s.prior_variance
+        level = s.tail_level[settings.chosen] if settings.tailed[settings.chosen] else 0.0
+        inside = self._damp(s, one.noises, floor, C + D)[0]
+        return np.asarray((inside * inside).sum(axis=0) + one.noise / (floor + level) * beyond)
+
+    def check_dynamics(self, by_matrix: bool) -> None:
+        if not self.drifts:
+            super().check_dynamics(by_matrix)
+        if by_matrix:
+            raise ValueError(ONLY_A_NUMBER)
+
+    def time_update(self, s: State, w: Any, A: Any, drift: Any, noise: Any) -> None:
+        """w as given, P ← γ² P + q I."""
+        gamma, drift = float(A), max(drift, LEAST_VARIANCE)
+        floor = noise / s.prior_variance
+        prior = gamma * gamma * s.prior_variance + drift
+        validation.check_finite("P after a step in time", np.array(prior))
+        before = gamma**2 * noise
+        unseen = before / floor + drift
+
+        def share(energy: Any) -> Any:
+            now = before / (floor + energy) + drift
+            return (before / floor / unseen) * (noise / ((floor + energy) * now))
+
+        left = float(share(s.tail_level[0]))
+        self._shrink(s, share)
+        s.dropped_energy = left * s.dropped_energy
+        s.tail_level, s.tail_dropped = left * s.tail_level, left * s.tail_dropped
+        s.tail_rows, s.tail_dropping = left * s.tail_rows, left * s.tail_dropping
+        s.prior_variance = prior
+        self.set_parameters(s, w)
+
+    def grow(self, s: State, growth: Growth) -> None:
+        store = s.store
+        capacity = self._capacity(s, (self.size or 0) + growth.features) or store.capacity
+        if s.W.shape[1] >= capacity:
+            frame.compact(s, capacity)
+            store = s.store
+        rows = growth.insert_features(store.rows[: store.stored], 1)
+        base = growth.insert_heads(growth.insert_features(store.base, 1), 0)
+        made = type(store).new(store.ops, rows.T, capacity, len(base))
+        s.store = made.append(rows.T).with_base(base.T)
+        M = np.empty((s.store.capacity, s.store.capacity))
+        M[: store.stored, : store.stored] = s.M[: store.stored, : store.stored]
+        s.M, s.shift, s._w = M, growth.insert_heads(s.shift, 0), None
+
+    def check_state(self, s: State) -> None:
+        k, stored = s.W.shape
+        capacity = self._capacity(s, self.size or 0) or stored + 1
+        if not k <= stored < capacity:
+            raise ValueError(f"{k} directions of {stored} rows do not fit into {capacity} rows")
+        if self.m is not None and k > self._limit(s):
+            raise ValueError(f"{k} directions are more than m={self.m}")
+        frame.check(s)
+        self._check_spectrum(s)
+
+    def _check_spectrum(self, s: State) -> None:
+        spectrum.check(s)
+
+    # Merging.
+
+    def nothing_dropped(self, s: State) -> bool:
+        sigma = self._axes(s)[0]
+        rounding = (cutoff(s.store.rows.dtype) * small_linalg.frobenius(sigma)) ** 2
+        return bool(abs(s.dropped_energy) <= rounding and s.tail_level.max(initial=0.0) <= rounding)
+
+    def _mean_energy(self, s: State) -> float:
+        """τ as the mean energy along directions that are not kept.
+
+        The tail's level is of the mean variance; here energies have to add up.
+        """
+        if self.nothing_dropped(s):
+            return 0.0
+        free = max(1, (self.size or 0) - len(s.W))
+        return float(min(max(0.0, s.dropped_energy) / free, self._axes(s)[0][-1] ** 2))
+
+    def as_rows(self, s: State, moved: Any, noise: float) -> SufficientRows:
+        sigma, turn = self._axes(s)
+        c = product(turn.T, frame.coordinates(s, moved))
+        return as_rows(s.store.ops, frame.combine(s, turn), sigma, c, noise)
+
+    def sufficient_rows(self, s: State, moved: Any, noise: float) -> SufficientRows:
+        if self.nothing_dropped(s):
+            return self.as_rows(s, moved, noise)._replace(tail=_tail(s))
+        sigma, turn = self._axes(s)
+        level, U = self._mean_energy(s), frame.combine(s, turn)
+        c = product(turn.T, frame.coordinates(s, moved))
+        more = np.sqrt(np.maximum((sigma - level**0.5) * (sigma + level**0.5), 0.0))
+        rows = np.flatnonzero(more)
+        G = scaled(s.store.ops, U, rows, more[rows])
+        labels = more[rows, None] * c[rows]
+        return SufficientRows(G, labels, moved, level, _tail(s), s.dropped_energy)
+
+    def join(self, s: State, known: SufficientRows, moved: Any, noise: float) -> Any:
+        """R P⁻¹ − κ I, and that times w − w₀, add up.
+
+        First the energy that another memory knows of every direction, κ + τ: w is pulled along,
+        and the energy along each direction grows by τ. Its rows are then learned as any others.
+        """
+        assert known.tail is not None
+        mine, floor = self._mean_energy(s), noise / s.prior_variance
+        level = mine + known.level
+        if noise == 0 and level > 0:
+            noise = NEGLIGIBLE * level
+        if known.rest is not None:
+            sigma, turn = self._axes(s)
+            pulled = pull(s.store.ops, moved, known, floor)
+            less = (sigma * sigma - mine) / (sigma * sigma + floor + known.level)
+            along = product(turn.T, frame.coordinates(s, pulled))
+            along = product(turn, less[:, None] * along)
+            shift = frame.subtract(s, pulled, along)
+            shift = shift / s.store.ops.convert(shift, floor + level)
+            self.set_parameters(s, self.parameters(s) + shift)
+            self._set_axes(s, np.hypot(sigma, np.sqrt(known.level)))
+        settings = StepSettings(np.array([noise]), np.array([True]), 0, 1.0, 0.0)
+        history = s.history if noise == 0 or not self.drops_the_least else None
+        projection = frame.project(s, known.G, history)
+        both = merged_tail(_tail(s), known.tail)
+        s.tail_level = np.array([level])
+        arrived = max(0, round(both.rows - both.dropping))
+        return self._decomposition(s, projection, settings, arrived)._replace(joined=both)
+
+    def finish_join(self, s: State, known: SufficientRows, noise: float) -> None:
+        s.dropped_energy += known.dropped_energy
+        if noise == 0:
+            s.tail_level = np.zeros(1)
+
+    def remove(
+        self, s: State, G: Any, residual: Array, moved: Any, noise: float, others: int
+    ) -> None:
+        projection = frame.project(s, G, None)
+        norms, rounding = projection.gradients.norms, cutoff(s.store.rows.dtype)
+        new = np.sqrt((projection.T * projection.T).sum(axis=0))
+        if (new > SPANNED * rounding * norms).any():
+            raise ValueError(NEVER_LEARNED)
+        if noise == 0:
+            labels = np.abs(projection.gradients.prediction + residual).max(initial=0.0)
+            if np.abs(residual).max(initial=0.0) > max(FITTED, SPANNED * rounding) * labels:
+                raise ValueError(
+                    "y is not what was learned for x, or others contradicted it: with noise=0 it "
+                    "would be fitted"
+                )
+            residual = np.zeros_like(residual)
+        sigma, turn = self._axes(s)
+        Z = product(turn.T, projection.C)
+        c = product(turn.T, frame.coordinates(s, moved))
+        eps = float(np.finfo(numpy_dtype(G)).eps)
+        left = without(sigma, Z, noise, small_linalg.frobenius(norms), others, eps)
+        E, kept = left.E, len(left.sigma)
+        after = product(E.T, c) - product(E.T, product(Z, residual)) / left.squares[:, None]
+        after[np.isinf(left.squares)] = 0.0
+        frame.move(s, product(turn, product(E, after) - c))
+        frame.rotate(s, product(turn, E[:, :kept]))
+        self._set_axes(s, left.sigma)
+        s.tail_rows = max(0.0, s.tail_rows - G.shape[1])
+        self._make_room(s)
+
+    # What users call.
 
     def absorb(self, G: object) -> None:
-        """Fold the columns of G (p×n, or one of p) into the memory (eq:svd_update).
+        """Add the columns of G (p×n, or one of p) to the memory (eq:svd_update).
 
             [A G] = [U O] [[Γ, C], [0, T]]
 
@@ -267,23 +467,26 @@ class Basis(Memory):
         This is all that is needed to use a memory by itself, as an incremental, uncentred
         principal component analysis of a stream of columns.
         """
+        self.check_free()
         columns = self._columns(G)
-        self.bind(columns)
+        s = self.state_for(columns, len(columns), 0)
         if columns.shape[1]:
-            self.settle()
-            self.remember(self.split(columns))
-            self.settle()
+            self.absorb_block(s, self.decompose(s, columns, plain_settings()))
+        self._cell.state = s
 
     def _columns(self, G: Any) -> Any:
-        """What a user hands in as G, checked, as this memory holds directions."""
-        like = self.frame.rows if self._frame else None
+        """The argument G, checked, as this memory holds directions."""
+        s = self._cell.state
+        like = None if s is None else s.store.rows
         tensors = hasattr(G, "detach") if like is None else not isinstance(like, np.ndarray)
         if tensors:
-            from orfit import tall_torch  # torch is imported by those who use it
+            from orfit.store.torch import finite_tensor  # torch is optional
 
-            columns: Any = tall_torch.numbers("G", G, like)
+            columns: Any = finite_tensor("G", G, like)
         else:
-            columns = door.numbers("G", G, _float_type(G) if like is None else like.dtype)
+            single = getattr(G, "dtype", None) == np.float32
+            kind = (np.float32 if single else np.float64) if like is None else like.dtype
+            columns = validation.numbers("G", G, kind)
         if columns.ndim not in (1, 2):
             shape = tuple(columns.shape)
             raise ValueError(f"G must be p×n, or one column of p; it has shape {shape}")
@@ -291,273 +494,91 @@ class Basis(Memory):
         return columns.T.contiguous().T if tensors else np.asfortranarray(columns)
 
     def project(self, G: Any) -> Any:
-        """G − U (UᵀG), tall: what of G does not touch the past (eq:ogd_projection)."""
-        G_perp = self.frame.subtract(G, self.frame.coordinates(G))
-        return self.frame.subtract(G_perp, self.frame.coordinates(G_perp))
-
-    def split(
-        self,
-        G: Any,
-        noise: float | Array = 0.0,
-        forgetting: float = 1.0,
-        drift: float = 0.0,
-    ) -> BasisSplit:
-        noises = np.atleast_1d(noise)
-        noise = float(noises[0])
-        parts = decompose(self.frame, G, self.provenance(noise))
-        seen = self.seen.faded(forgetting)
-        if drift > 0:
-            seen = seen.shrunk(lambda e: tails.drift_share(e, self.tail, noise, drift))
-        tail = tails.aged(self.tail, noise, forgetting, drift, G.shape[1])
-        return BasisSplit(parts, seen, tail, noises, self.tailed, forgetting)
-
-    def guess(self, tails_: Array) -> None:
-        super().guess(tails_)
-        self.tail = tails.unseen(len(tails_))
-
-    def move_guesses(self, moved: Any, start: Any) -> None:
-        """Ridge regression at R is that at R' times (e + R') / (e + R), along an energy e.
-
-        Exact while nothing was dropped or has faded; what was dropped is known on average.
-        """
-        tail, (sigma, turn), which = self.tail, self.seen.axes(), moved.source
-        each = len(self.frame.base) // len(which)
-        before, after = (R / tail.prior for R in (moved.before[which], moved.after))
-        energies = np.minimum(sigma, math.sqrt(tails.LARGEST))[:, None] ** 2
-        # More would be rounding made large, of a w that was next to nothing.
-        most, level = 1 / math.sqrt(np.finfo(tall.numpy_dtype(self.frame.rows)).eps), self._level
-        with np.errstate(over="ignore"):
-            along = np.minimum(most, (energies + before) / (energies + after))
-            # Where less noise is guessed, not more is made of what is known on average only.
-            beyond = np.minimum(1.0, (level + before) / (level + after))
-        shares = (along.repeat(each, axis=1), beyond.repeat(each))
-        if start is not None:
-            start = tall.beside(*[start] * len(which))
-        self.frame.reweigh(moved.columns(each), turn, *shares, start)
-        self.tail = tail._replace(level=tail.level[which], dropped=tail.dropped[which])
-
-    def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
-        C = self.frame.coordinates(G)
-        rest = self.frame.subtract(G, C)
-        D = self.frame.coordinates(rest)
-        beyond = tall.lengths(self.frame.subtract(rest, D)) ** 2
-        beyond = tails.share(self.tail, guess, noise, bool(self.tailed[guess])) * beyond
-        if noise == 0:
-            return np.asarray(beyond)
-        inside = self.seen.damped(C + D, noise, tails.floor(self.tail, noise))
-        return np.asarray((inside * inside).sum(axis=0) + beyond)
-
-    def advance(self, w: Any, A: Any, drift: Any, noise: Any) -> None:
-        """By a number: any other A is for memories that `moves`."""
-        tail, gamma, drift = self.tail, float(A), max(drift, LEAST)
-        prior = gamma * gamma * tail.prior + drift
-        door.check_finite("P after a step in time", np.array(prior))
-
-        def left(energy: Any) -> Any:
-            return shrunk(energy, tail, noise, gamma, drift)
-
-        share = float(left(tail.level[0]))
-        self.seen, self._lost = self.seen.shrunk(left), share * self._lost
-        level, dropped = share * tail.level, share * tail.dropped
-        self.tail = Tail(level, dropped, share * tail.rows, share * tail.dropping, prior)
-        self.w = w
-
-    def remember(self, past: BasisSplit, move: Array | None = None) -> None:
-        self.frame.append(past.parts)
-        if move is not None:
-            self.frame.move(move)
-        self._lost *= past.forgetting
-        self.lengths = self.lengths.after(past.parts.reading.norms)
-        self._take_in(past)
-        if self.m is not None and self.rank > self.m:
-            raise ValueError(f"{self!r}.trim left {self.rank} directions, more than m={self.m}")
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self, self.__dict__["_frame"])  # noted or not
-
-    def settle(self) -> None:
-        self.frame.make_room()
-
-    def grow(self, growth: Growth) -> None:
-        self.size = (self.size or 0) + growth.features
-        self.frame.grow(growth, self.room(self.size))
-
-    @property
-    def exact(self) -> bool:
-        rounding = (tall.cutoff(self.frame.rows.dtype) * small.frobenius(self.sigma)) ** 2
-        return bool(abs(self._lost) <= rounding and self.tail.level.max(initial=0.0) <= rounding)
-
-    @property
-    def _level(self) -> float:
-        """τ, the mean energy along directions that are not kept.
-
-        Not the tail's level, which is of the mean variance: here it is information that adds up.
-        """
-        if self.exact:
-            return 0.0
-        free = max(1, (self.size or 0) - self.rank)
-        return float(min(max(0.0, self._lost) / free, self.sigma[-1] ** 2))
-
-    def as_rows(self, moved: Any, noise: float) -> Known:
-        sigma, turn = self.seen.axes()
-        c = small.product(turn.T, self.frame.coordinates(moved))
-        return as_rows(self.frame.combine(turn), sigma, c, noise)
-
-    def known(self, moved: Any, noise: float) -> Known:
-        if self.exact:
-            return replace(self.as_rows(moved, noise), tail=self.tail)
-        sigma, turn = self.seen.axes()
-        level, U = self._level, self.frame.combine(turn)
-        c = small.product(turn.T, self.frame.coordinates(moved))
-        more = np.sqrt(np.maximum((sigma - level**0.5) * (sigma + level**0.5), 0.0))
-        rows = np.flatnonzero(more)
-        wanted = more[rows, None] * c[rows]
-        return Known(scaled(U, rows, more[rows]), wanted, moved, level, self.tail, self._lost)
-
-    def join(self, known: Known, moved: Any, noise: float) -> JoinedSplit:
-        """R P⁻¹ − κ I, and that times w − w₀, add up.
-
-        First what another memory knows of every direction (κ + τ): w is pulled along, and as much
-        more was seen along each. Its rows then are learned as any others.
-        """
-        assert known.tail is not None
-        mine = self._level
-        level, seen = mine + known.level, self.seen
-        if noise == 0 and level > 0:
-            noise = NEGLIGIBLE * level
-        if known.rest is not None:
-            sigma, turn = seen.axes()
-            floor = tails.floor(self.tail, noise)
-            pulled = pull(moved, known, floor)
-            less = (sigma * sigma - mine) / (sigma * sigma + floor + known.level)
-            along = small.product(turn.T, self.frame.coordinates(pulled))
-            along = small.product(turn, less[:, None] * along)
-            shift = self.frame.subtract(pulled, along) / tall.convert(moved, floor + level)
-            self.w = self.w + shift
-            seen = seen.lifted(known.level)
-        parts = decompose(self.frame, known.G, self.provenance(noise))
-        both = together(self.tail, known.tail)
-        weighs = both._replace(level=np.array([level]))
-        one = np.array([noise]), np.array([True])
-        return JoinedSplit(parts, seen, weighs, *one, 1.0, both=both)
-
-    def finish_join(self, known: Known, noise: float) -> None:
-        self._lost += known.lost
-        if noise == 0:
-            self.tail = self.tail._replace(level=np.zeros(1))
-
-    def remove(self, G: Any, residual: Array, moved: Any, noise: float, others: int) -> None:
-        past = self.split(G, noise)
-        parts, norms = past.parts, past.parts.reading.norms
-        cutoff = tall.cutoff(self.frame.rows.dtype)
-        if (np.sqrt((parts.T * parts.T).sum(axis=0)) > SPANNED * cutoff * norms).any():
-            raise ValueError(NEVER)
-        if noise == 0:
-            labels = np.abs(past.along_w + residual).max(initial=0.0)
-            if np.abs(residual).max(initial=0.0) > max(FITTED, SPANNED * cutoff) * labels:
-                raise ValueError(
-                    "y is not what was learned for x, or others contradicted it: with noise=0 it "
-                    "would be fitted"
-                )
-            residual = np.zeros_like(residual)
-        sigma, turn = self.seen.axes()
-        Z, c = small.product(turn.T, parts.C), small.product(turn.T, self.frame.coordinates(moved))
-        eps = float(np.finfo(tall.numpy_dtype(G)).eps)
-        left = without(sigma, Z, noise, small.frobenius(norms), others, eps)
-        E, stay = left.E, len(left.sigma)
-        after = (
-            small.product(E.T, c)
-            - small.product(E.T, small.product(Z, residual)) / (left.squares[:, None])
-        )
-        after[np.isinf(left.squares)] = 0.0
-        self.frame.move(small.product(turn, small.product(E, after) - c))
-        self.frame.turn(small.product(turn, E[:, :stay]))
-        self.seen = self.form.of_axes(left.sigma)
-        self.tail = self.tail._replace(rows=max(0.0, self.tail.rows - G.shape[1]))
-
-    def _take_in(self, past: BasisSplit) -> None:
-        """Let `seen` grow by the G of a split whose new directions the frame has, and trim."""
-        self.seen = past.seen.grown(past.parts.C, past.parts.T)
-        self.tail = past.goes_on
-        self.trim()
+        """G − U (UᵀG), p-sized: the part of G that does not touch the past (eq:ogd_projection)."""
+        s = self._cell.state
+        if s is None:
+            return arithmetic(G).copy(G)
+        rest = frame.subtract(s, G, frame.coordinates(s, G))
+        return frame.subtract(s, rest, frame.coordinates(s, rest))
 
     def delete(self, j: int) -> None:
         """Drop the j-th basis vector. O(k²)."""
-        self._lost += energy(self.root[:, j])
-        self.frame.drop(np.delete(self.frame.W, j, axis=0))
-        self.seen = self.seen.deleted(j)
+        s = self._edited()
+        s.dropped_energy += energy(s.roots[0][:, j])
+        frame.drop(s, np.delete(s.W, j, axis=0))
+        spectrum.change(s, lambda H, _: small_linalg.delete(H, j))
 
     def reflect(self, v: Array) -> None:
         """Drop the direction U v, for a unit vector v. O(k²)."""
         _check_orthonormal("v", v[:, None])
-        self._lost += energy(self.root @ v)
-        # The reflection that takes v to ± the last axis, which then goes.
+        s = self._edited()
+        s.dropped_energy += energy(s.roots[0] @ v)
+        # The reflection that maps v to ± the last axis, which is then dropped.
         u = v.copy()
         u[-1] += np.copysign(1.0, v[-1])
         u /= np.linalg.norm(u)
-        W = self.frame.W
-        self.frame.drop((W - np.outer(u, 2 * (u @ W)))[:-1])
-        self.seen = self.seen.reflected(u)
+        frame.drop(s, (s.W - np.outer(u, 2 * (u @ s.W)))[:-1])
+        spectrum.change(s, lambda H, _: small_linalg.reflect(H, u))
 
     def keep(self, K: Array) -> None:
         """Keep the directions U K, for K (k×k') with orthonormal columns. O(k³)."""
         _check_orthonormal("K", K)
-        self._lost += energy(self.root - (self.root @ K) @ K.T)
-        self.frame.turn(K)
-        self.seen = self.seen.turned(K)
+        s, root = self._edited(), self.root
+        s.dropped_energy += energy(root - (root @ K) @ K.T)
+        frame.rotate(s, K)
+        spectrum.change(s, lambda H, _: small_linalg.triangle(H @ K))
 
-    def inside(self, parts: Parts) -> "Basis":
-        """The same memory in the coordinates along [U O], to learn rows there."""
-        made = copy.copy(self)
-        made._frame = self.frame.inside(parts, self.room(len(parts.C) + len(parts.T)))
-        return made
+    def _edited(self) -> State:
+        if self._editing is None:
+            raise RuntimeError("directions are dropped in `trim`, while a block is added")
+        return self._editing
 
-    def take_over(self, inside: "Basis", parts: Parts) -> None:
-        """Be what the memory in coordinates along [U O] has become, and move w as it did."""
-        within = inside.frame
-        self.frame.append(parts)
-        self.frame.move(np.asarray(within.w, np.float64))
-        self.frame.reach = within.reach
-        rows = np.asarray(within.rows[: within.stored], np.float64)
-        self.frame.turn(small.product(within.W, rows).T)
-        self.frame.provenance = None
-        vars(self).update(vars(inside), _frame=self.frame)
+    def rank_in(self, s: State) -> int:
+        return len(s.W)
 
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays, values = self.frame.state()
-        seen, more = self.seen.state()
-        tail, lists = self.tail, {"level": self.tail.level.tolist()}
-        lists["dropped"] = tail.dropped.tolist()
-        return arrays | seen, values | more | {
-            "lost": float(np.nan_to_num(self._lost)),  # it may be too large for a number
-            "tail": tail._asdict() | lists,
-            "lengths": self.lengths._asdict(),
-        }
+    def norms(self, d: Any) -> Array:
+        return np.asarray(d.projection.gradients.norms)
 
-    def fields(self) -> Fields:
-        each = schema.listed(door.nonnegative, len(self.tailed), len(self.tailed))
-        numbers = dict.fromkeys(("rows", "dropping"), door.nonnegative)
-        tail = schema.record({"level": each, "dropped": each, **numbers, "prior": _prior})
-        own = {"lost": door.scalar, "tail": tail, "lengths": schema.record(LENGTHS)}
-        return {**self.frame.fields, **self.form.fields, **own}
+    def numbers_in(self, s: State) -> int:
+        rows, size = s.store.rows.shape
+        buffers = 1 if s.store.spare is None else 2
+        return int(buffers * rows * size + s.W.size + s.store.stored**2 + s.shift.size)
 
-    def layout(self) -> Layout:
-        return {**self.frame.layout(), **self.form.layout}
+    @property
+    def lost(self) -> float:
+        s = self._current
+        return 0.0 if s is None else float(s.dropped_energy)
 
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        self.frame.restore(arrays, values)
-        self.seen = self.form.restored(arrays, values)
-        if self.m is not None and self.rank > self.m:
-            raise ValueError(f"{self.rank} directions are more than m={self.m}")
-        self._lost = values["lost"]
-        arrays_of_tail = {n: np.array(values["tail"][n]) for n in ("level", "dropped")}
-        self.tail = Tail(**values["tail"] | arrays_of_tail)
-        self.lengths = Lengths(**values["lengths"])
+    @property
+    def most(self) -> int | None:
+        return None if self.m is None else int(self.m)
+
+    @property
+    def dropped_per_row(self) -> float:
+        s = self._current
+        return max(0.0, s.dropped_energy) / s.tail_rows if s is not None and s.tail_rows else 0.0
+
+    @property
+    def U(self) -> Any:
+        """The remembered directions, p×k orthonormal, in the order of `sigma`."""
+        s = self._current
+        return np.empty((0, 0)) if s is None else frame.combine(s, self._axes(s)[1])
+
+    @property
+    def sigma(self) -> Array:
+        """How much was seen along the columns of `U`: singular values, falling."""
+        s = self._current
+        return np.empty(0) if s is None else np.array(self._axes(s)[0])
+
+    @property
+    def root(self) -> Array:
+        """Γᵀ, upper triangular, in the order of the basis vectors: for `trim`."""
+        s = self._current
+        return np.empty((0, 0)) if s is None else np.array(s.roots[0])
 
 
 class Bounded(Basis, ABC):
-    """A memory of at most m directions: a subclass says in `trim` which go.
+    """A memory of at most m directions: a subclass decides in `trim` which are dropped.
 
     Examples:
         >>> class Oldest(orfit.memory.Bounded):
@@ -574,48 +595,49 @@ class Bounded(Basis, ABC):
 
     def __init__(self, m: int) -> None:
         super().__init__()
-        self.m = door.count("m", m)
+        self.m = validation.count("m", m)
 
     def room(self, size: int) -> int:
-        # The more room, the rarer rows are folded, and the more there are to read at every step.
-        # What fits the first cache nobody counts.
-        more = max(8, int(2.5 * self.m**0.5), min(16, (1 << 15) // max(1, size)))
-        return int(self.m + more)
+        return room_for(self.m, size)
 
     def numbers_within(self, size: int) -> int:
-        """How many numbers it keeps at most, of gradients of that size: Q, W, M and provenance."""
+        """How many numbers it stores at most, for gradients of that size.
+
+        Two buffers of rows, W, M and the rounding history.
+        """
         rows = capacity_of(self.room(size), size)
-        return int(rows * (size + min(self.m, rows) + 2 * rows))
+        return int(rows * (2 * size + min(self.m, rows) + 2 * rows))
 
     @abstractmethod
     def trim(self) -> None: ...
-
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        super().restore(arrays, values)
-        if self.frame.stored == len(self.frame.rows):
-            raise ValueError("there is no room for one more row, which every step leaves")
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m}
 
 
-def _check_orthonormal(name: str, K: Array) -> None:
-    if not np.allclose(small.product(K.T, K), np.eye(K.shape[1]), rtol=0, atol=1e-8):
-        raise ValueError(f"the columns of {name} must be orthonormal, or U would no longer be")
+def room_for(m: int, size: int) -> int:
+    """How many rows to store for m directions.
+
+    More rows make compactions rarer, and each step reads more.
+    """
+    return int(m + max(8, int(2.5 * m**0.5), min(BLOCK, L1_NUMBERS // max(1, size))))
+
+
+def capacity_of(room: int, size: int) -> int:
+    """There are never many more rows than dimensions."""
+    return min(room, size + 8)
 
 
 def energy(A: Array) -> float:
-    """The sum of squares; it may be too large for a number."""
+    """The sum of squares; it may overflow."""
     with np.errstate(over="ignore"):
         return float(np.sum(A * A))
 
 
-def _float_type(G: object) -> npt.DTypeLike:
-    return np.float32 if getattr(G, "dtype", None) == np.float32 else np.float64
+def _tail(s: State) -> Tail:
+    return Tail(s.tail_level, s.tail_dropped, s.tail_rows, s.tail_dropping)
 
 
-def _prior(name: str, value: object) -> float:
-    """A positive number whose inverse is one, too."""
-    prior = door.positive(name, value)
-    door.scalar(f"the inverse of {name}", 1 / prior)
-    return prior
+def _check_orthonormal(name: str, K: Array) -> None:
+    if not np.allclose(product(K.T, K), np.eye(K.shape[1]), rtol=0, atol=1e-8):
+        raise ValueError(f"the columns of {name} must be orthonormal, or U would no longer be")

@@ -1,65 +1,43 @@
 """Keep the whole P, p×p: what RLS, NTK-RLS and the Kalman filter do."""
 
 import math
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
 
-from orfit import door, schema, small, tall
-from orfit.door import Array, check_finite, symmetric
+from orfit import small_linalg, validation
 from orfit.growth import Growth, refuse
-from orfit.memory.base import Carried, Memory, Noted
-from orfit.memory.drift import added, checked, drifts, widened
-from orfit.memory.known import Known, as_rows
-from orfit.memory.motion import times
-from orfit.memory.removal import CERTAIN, NEVER, SLACK, accuracy
-from orfit.memory.whole_loop import READY, Walk, settle
-from orfit.memory.windup import Width, cured
-from orfit.schema import Fields, Layout
+from orfit.memory import windup
+from orfit.memory.base import Memory, StepSettings, plain_settings
+from orfit.memory.drift import added, checked_drift, drifts, widened
+from orfit.memory.frame import orthonormalize
+from orfit.memory.removal import CERTAIN, NEVER_LEARNED, SLACK, accuracy
+from orfit.memory.sufficient_rows import SufficientRows, as_rows
+from orfit.state import State
+from orfit.store import HOST, arithmetic, numpy_dtype
+from orfit.store.host import GEMM
+from orfit.validation import Array, check_finite, symmetric
 
-SMALL = 256  # parameters up to which another P costs next to nothing
 
+class DenseDecomposition(NamedTuple):
+    """Lᵀ G = Q T, so P G = (L Q) T and Gᵀ P G = Tᵀ T, where P = L Lᵀ."""
 
-@dataclass(frozen=True)
-class DenseSplit:
-    """Lᵀ G = Q T, so P G = (L Q) T and Gᵀ P G = Tᵀ T, where P = L Lᵀ with L = fade · root."""
-
-    root: Array
-    fade: float
+    settings: StepSettings
     Q: Array  # p×r orthonormal
     T: Array  # r×n
-    blur: float  # how much the remainders magnify rounding
-    total: float  # |G|, times what P₀ makes of it
-    noise: float
-    along_w: Array  # Gᵀ w
-    width: Width
-
-    @property
-    def factor(self) -> Array:
-        return self.T
+    LQ: Array  # p×r
+    amplification: float  # by how much the remainders magnify rounding
+    total: float  # |G|, times the prior's width
+    prediction: Array  # Gᵀ w
 
     @property
     def novelty(self) -> float:
-        # With forgetting, P grows beyond its prior; no gradient is newer than new.
-        return min(1.0, small.frobenius(self.T) / self.total) if self.total > 0 else 0.0
-
-    @cached_property
-    def LQ(self) -> Array:
-        return self.fade * np.asarray(tall.combine(self.root, self.Q))
-
-    def displacement(self, z: Array) -> Array:
-        return np.asarray(tall.combine(self.LQ, z))
-
-    def move(self, z: Array) -> tuple[tuple[Array, float], float]:
-        displacement = self.displacement(z)
-        length = small.frobenius(tall.norms(displacement))
-        return (displacement, length), length
+        # With forgetting, P may exceed its prior; the novelty is 1 at most.
+        return min(1.0, small_linalg.frobenius(self.T) / self.total) if self.total > 0 else 0.0
 
 
-class Dense(Carried, Memory):
+class Dense(Memory):
     """P = L Lᵀ, p×p, kept as its root L (Potter's square-root form), which keeps P ≥ 0.
 
         P ← P − P G (Gᵀ P G + R I)⁻¹ Gᵀ P          (eq:rls_update, eq:rls_update_general)
@@ -73,19 +51,12 @@ class Dense(Carried, Memory):
          [0.   0.25]]
     """
 
-    compiled = drifts = moves = merges = True
-    width, reach = Noted(), Noted()
+    drifts = merges = True
 
     def __init__(self, prior: object = 1.0) -> None:
         """prior: Π, so that P₀ = Π⁻¹: a positive number, p of them, or a p×p matrix."""
         super().__init__()
-        self.prior = door.numbers("prior", prior)
-        self._check_prior()
-        self.L = np.empty((0, 0))
-        self.width = Width(0.0, 0.0, 0.0)
-        self._blur = 1.0  # by how much rounding has been magnified
-
-    def _check_prior(self) -> None:
+        self.prior = validation.numbers("prior", prior)
         if self.prior.ndim > 2 or (self.prior.ndim == 2 and len(set(self.prior.shape)) != 1):
             raise ValueError(f"prior must be a number, p of them or p×p; it is {self.prior.shape}")
         if self.prior.ndim == 2:
@@ -98,16 +69,10 @@ class Dense(Carried, Memory):
         elif not (self.prior > 0).all():
             raise ValueError(f"prior must be positive; its least value is {self.prior.min():g}")
 
-    def _check_prior_size(self, size: int) -> None:
+    def new_state(self, ops: Any, like: Any, columns: int) -> State:
+        size, dtype = len(like), numpy_dtype(like)
         if self.prior.ndim and len(self.prior) != size:
             raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
-
-    def bind(self, like: Any) -> None:
-        size, dtype = len(like), tall.numpy_dtype(like)
-        self._check_size(size)
-        if self.size is not None:
-            return
-        self._check_prior_size(size)
         if self.prior.ndim < 2:
             L = np.zeros((size, size), dtype, order="F")
             np.fill_diagonal(L, 1 / np.sqrt(self.prior))
@@ -117,118 +82,150 @@ class Dense(Carried, Memory):
             A = linalg.cholesky(self.prior, lower=True)
             L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
             least = linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
-        self.size, self.L = size, np.asarray(L, dtype, order="F")
-        self.width = Width.of_prior(float(1 / np.sqrt(least)), dtype)
+        self._prior_width, self._room = float(1 / np.sqrt(least)), windup.room(dtype)
+        w = ops.convert(like, np.zeros((size, columns)))
+        s = State(w=w, parameter_bound=0.0, L=np.asarray(L, dtype, order="F"))
+        s.amplification, s.width, s.wound_up = 1.0, self._prior_width, False
+        return s
 
-    @property
-    def L(self) -> Array:
-        """L: `root`, with the changes that are left to whoever reads it next."""
-        self.settle()
-        if self.scale[0]:
-            settle(self)
-        return self.root
+    def set_candidates(self, s: State, count: int) -> None:
+        if count > 1:
+            raise ValueError(f'"auto" needs a memory of directions; {self!r} is none')
 
-    @L.setter
-    def L(self, L: Array) -> None:
-        self.catch_up()
-        self.root = L
-        self.rewriting: tall.OuterProduct | None = None  # of `root`, by a step
-        # Of `root` by the compiled loop: scale (root − u vᵀ), where the scale is not zero.
-        self.late, self.scale = np.zeros((2, len(L)), L.dtype), np.zeros(1)
+    def parameters(self, s: State) -> Any:
+        return s.w
 
-    def settle(self) -> None:
-        if self.rewriting is not None:
-            self.rewriting.finish()
-            self.rewriting = None
-
-    def grow(self, growth: Growth) -> None:
-        if growth.features:
-            if self.prior.ndim:
-                refuse(self, "its prior is given for each parameter")
-            size, kept = len(self.root), growth.places(len(self.root))
-            L = np.zeros((size + growth.features,) * 2, self.root.dtype, order="F")
-            L[np.ix_(kept, kept)] = self.L
-            L[growth.new, growth.new] = np.eye(growth.features) / np.sqrt(self.prior)
-            self.L, self.size = L, len(L)
-            self.width = replace(self.width, bound=max(self.width.bound, self.width.prior))
-        self._grow(growth)
+    def set_parameters(self, s: State, w: Any) -> None:
+        ops = arithmetic(w)
+        s.w, s.parameter_bound = ops.copy(w), ops.largest(w)
 
     @property
     def P(self) -> Array:
         """P = L Lᵀ, p×p."""
-        return np.asarray(self.L @ self.L.T)
+        L = self.L
+        return np.asarray(L @ L.T)
+
+    @property
+    def L(self) -> Array:
+        """The root of P."""
+        s = self._current
+        return np.empty((0, 0)) if s is None else s.L
 
     @property
     def one_prior(self) -> bool:  # type: ignore[override]
         return self.prior.ndim == 0
 
-    @property
-    def rank(self) -> int:
-        return self.size or 0
+    def rank_in(self, s: State) -> int:
+        return len(s.L)
 
-    @property
-    def numbers(self) -> int:
-        return self.root.size
+    def numbers_in(self, s: State) -> int:
+        return int(s.L.size)
 
-    def accept_drift(self, drift: object, size: int) -> Any:
-        return checked(drift, size)
+    def check_drift(self, drift: object, size: int) -> Any:
+        return checked_drift(drift, size)
 
-    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
-        if drifts(drift):
-            return "with drift each row takes a QR, which LAPACK does"
-        return None if noise > 0 else "without noise, what is rounding is told by the plain step"
+    def check_dynamics(self, by_matrix: bool) -> None:
+        """Any A is possible."""
 
-    def walk(self, *settings: Any) -> Walk:
-        return Walk(self, *settings)
-
-    @property
-    def loop_ready(self) -> bool:
-        return self.root.dtype in READY
-
-    def split(
-        self, G: Any, noise: float = 0.0, forgetting: float = 1.0, drift: Any = 0.0
-    ) -> DenseSplit:
-        along_w = self._along_w(G)
-        G = tall.to_numpy(G)  # what is p×p stays with NumPy
-        norms = tall.lengths(G)
-        L, fade, width = self._faded(G, norms, noise, forgetting, drift)
-        lengths_ = width.prior * norms
-        # Without noise a remainder is divided by: it must be more than the rounding of all before.
-        uncertainty = self._blur * lengths_ if noise == 0 else lengths_
-        provenance = small.Provenance() if noise == 0 else None
-        LG = np.asarray(fade * tall.inner(L, G), L.dtype, order="F")
-        Q, T, _ = tall.orthonormalise(LG, np.empty((0, G.shape[1])), uncertainty, provenance)
-        blur = 0.0
+    def decompose(self, s: State, G: Any, settings: StepSettings) -> DenseDecomposition:
+        ops = arithmetic(s.w)
+        prediction = np.empty((G.shape[1], 0)) if not s.w.shape[1] else ops.inner(G, s.w)
+        G = ops.to_numpy(G)  # P stays a NumPy array
+        norms, noise = HOST.finite_norms(G), settings.noise
+        self._age(s, G, norms, settings)
+        lengths = self._prior_width * norms
+        # Without noise a remainder is divided by: it must exceed the rounding of all before.
+        uncertain = s.amplification * lengths if noise == 0 else lengths
+        history = np.empty((0, 0), order="F") if noise == 0 else None
+        LG = np.asarray(HOST.inner(s.L, G), s.L.dtype, order="F")
+        Q, T, _ = orthonormalize(HOST, LG, np.empty((0, G.shape[1])), uncertain, history)
+        amplification = 0.0
         if noise == 0:
-            pivots = small.pivots(T)
-            blur = small.frobenius(lengths_[pivots] / np.abs(T[range(len(T)), pivots]))
-        total = small.frobenius(lengths_)
-        return DenseSplit(L, fade, Q, T, blur, total, noise, along_w, width)
+            pivots = small_linalg.pivots(T)
+            remainders = np.abs(T[range(len(T)), pivots])
+            amplification = small_linalg.frobenius(lengths[pivots] / remainders)
+        total = small_linalg.frobenius(lengths)
+        LQ = np.asarray(HOST.combine(s.L, Q))
+        return DenseDecomposition(settings, Q, T, LQ, amplification, total, prediction)
 
-    def advance(self, w: Any, A: Any, drift: Any = 0.0, noise: Any = 0.0) -> None:
-        L = np.asarray(times(A, self.L), self.L.dtype, order="F")
-        if drifts(drift):
-            L = added(L, drift)
-        check_finite("P after a step in time", L)
-        self.w, self.L = w, L
-        self.width = self.width.measured(L)
+    def _age(self, s: State, G: Array, norms: Array, settings: StepSettings) -> None:
+        """L becomes the root of P / forgetting + Q.
 
-    def variance(self, G: Any, noise: float, guess: int = 0) -> Array:
+        This is the normalised recursion, which never forms a power of `forgetting`.
+        """
+        forgetting = settings.forgetting
+        if forgetting < 1:
+            fade = 1 / math.sqrt(forgetting)
+            s.width *= fade
+            s.L = s.L * s.L.dtype.type(fade)
+            noise = settings.noise
+            if s.width > self._width_limit(s, noise, norms.max()):
+                windup.limit(
+                    s, G, norms, self._prior_width, self._width_limit(s, noise, norms.max())
+                )
+        if drifts(settings.drift):
+            s.L = added(s.L, settings.drift)
+            s.width = widened(s.width, settings.drift, len(s.L))
+
+    def _width_limit(self, s: State, noise: float, longest: float) -> float:
+        return windup.width_limit(s.wound_up, self._prior_width, self._room, noise, longest)
+
+    def factors(self, s: State, d: DenseDecomposition) -> Array:
+        return d.T[None]
+
+    def direction(self, s: State, d: DenseDecomposition, Z: Array) -> tuple[Array, Array]:
+        displacement = np.asarray(HOST.combine(d.LQ, Z[0]))
+        return displacement, np.array([small_linalg.frobenius(HOST.norms(displacement))])
+
+    def absorb_block(self, s: State, d: DenseDecomposition, along: Any = None) -> None:
+        if along is not None:
+            s.w = s.w + arithmetic(s.w).convert(s.w, along)
+            s.parameter_bound += small_linalg.frobenius(HOST.norms(along))
+        s.amplification = float(np.hypot(s.amplification, d.amplification))
+        # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − V diag(1 − sqrt(R / (s² + R))) Vᵀ.
+        V, singular = small_linalg.left_vectors(d.T)
+        root = np.sqrt(d.settings.noise)
+        share = 1 - root / np.hypot(singular, root) if root > 0 else np.ones(len(singular))
+        s.L = _less(s.L, HOST.combine(d.LQ, V * share), HOST.combine(d.Q, V))
+
+    def variance(self, s: State, G: Any, settings: StepSettings) -> Array:
         with np.errstate(over="ignore"):
-            return np.asarray(tall.lengths(tall.inner(self.L, tall.to_numpy(G))) ** 2)
+            LG = HOST.inner(s.L, arithmetic(G).to_numpy(G))
+            return np.asarray(HOST.finite_norms(LG) ** 2)
+
+    def time_update(self, s: State, w: Any, A: Any, drift: Any, noise: Any) -> None:
+        L = np.asarray(A * s.L if np.ndim(A) == 0 else A @ s.L, s.L.dtype, order="F")
+        s.L = added(L, drift) if drifts(drift) else L
+        check_finite("P after a step in time", s.L)
+        self.set_parameters(s, w)
+        s.width = windup.measured_width(s.L)
+
+    def grow(self, s: State, growth: Growth) -> None:
+        if growth.features:
+            if self.prior.ndim:
+                refuse(self, "its prior is given for each parameter")
+            size, kept = len(s.L), growth.places(len(s.L))
+            L = np.zeros((size + growth.features,) * 2, s.L.dtype, order="F")
+            L[np.ix_(kept, kept)] = s.L
+            L[growth.new, growth.new] = np.eye(growth.features) / np.sqrt(self.prior)
+            s.L = L
+            s.width = max(s.width, self._prior_width)
+        s.w = growth.insert_both(s.w)
+
+    # Merging.
 
     def merge_obstacle(self, noise: float) -> str | None:
-        return None if noise > 0 else "a P that has no inverse tells no rows: take ORFit(noise=0)"
+        return None if noise > 0 else "a P that has no inverse gives no rows: use ORFit(noise=0)"
 
-    def as_rows(self, moved: Any, noise: float) -> Known:
+    def as_rows(self, s: State, moved: Any, noise: float) -> SufficientRows:
         """With Π = A Aᵀ, P = A⁻ᵀ K Kᵀ A⁻¹, K = W diag(g) Zᵀ: gradients A W diag(R (g⁻² − 1))^½."""
-        A = self._root_of_prior()
-        W, g, _ = linalg.svd(A.T @ self.L)
+        ops, A = arithmetic(s.w), self._root_of_prior()
+        W, g, _ = linalg.svd(A.T @ s.L)
         with np.errstate(divide="ignore"):
             gamma = np.sqrt(noise * np.maximum((1 - g) * (1 + g), 0.0)) / g
-        check_finite("what was seen, beside the prior,", gamma)
-        c = W.T @ (A.T @ tall.to_numpy(moved))
-        return as_rows(tall.convert(self._w, A @ W), gamma, c, noise)
+        check_finite("what was seen, relative to the prior,", gamma)
+        c = W.T @ (A.T @ ops.to_numpy(moved))
+        return as_rows(ops, ops.convert(s.w, A @ W), gamma, c, noise)
 
     def _root_of_prior(self) -> Array:
         """A, p×p, with Π = A Aᵀ."""
@@ -236,95 +233,46 @@ class Dense(Carried, Memory):
             return np.asarray(linalg.cholesky(self.prior, lower=True))
         return np.asarray(np.sqrt(self.prior) * np.eye(self.size or 0))
 
-    def remove(self, G: Any, residual: Array, moved: Any, noise: float, others: int) -> None:
-        """P + P G (R I − GᵀPG)⁻¹ GᵀP: a step with the noise's sign turned round.
+    def remove(
+        self, s: State, G: Any, residual: Array, moved: Any, noise: float, others: int
+    ) -> None:
+        """P + P G (R I − GᵀPG)⁻¹ GᵀP: a step with negative noise.
 
-        GᵀPG is known up to what rounding makes of L's widest direction.
+        GᵀPG is known up to the rounding of L's widest direction.
         """
-        past, eps = self.split(G, noise), float(np.finfo(self.root.dtype).eps)
-        if not len(past.T):  # there are nothing but zeros
+        d, eps = self.decompose(s, G, plain_settings(noise)), float(np.finfo(s.L.dtype).eps)
+        if not len(d.T):  # all gradients are zero
             return
-        W, s, Vt = linalg.svd(past.T, full_matrices=False)
-        a = s / math.sqrt(noise)
+        W, singular, Vt = linalg.svd(d.T, full_matrices=False)
+        a = singular / math.sqrt(noise)
         gap = (1 - a) * (1 + a)
-        widest = small.frobenius(past.root) * small.frobenius(tall.norms(tall.to_numpy(G)))
+        norms = HOST.norms(arithmetic(G).to_numpy(G))
+        widest = small_linalg.frobenius(s.L) * small_linalg.frobenius(norms)
         error = SLACK * eps * (1 + widest / math.sqrt(noise))
         if (gap < -CERTAIN * error).any():
-            raise ValueError(NEVER)
+            raise ValueError(NEVER_LEARNED)
         if (error > accuracy(eps) * gap).any():
             raise ValueError(
-                "what would be left is drowned in rounding: beside these rows too little was seen "
-                "along their directions; train anew without them"
+                "what would be left is lost in rounding: apart from these rows, too little was "
+                "seen along their directions; train anew without them"
             )
         z = W @ (-(a / gap)[:, None] * (Vt @ residual)) / math.sqrt(noise)
-        self._move(past.move(z)[0])
-        K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * (1 - 1 / np.sqrt(gap)))
-        self.L = np.asfortranarray(tall.subtract_outer(past.root, past.fade, LK, K))
-        self.width = self.width.measured(self.root)
+        along = self.direction(s, d, z[None])[0]
+        s.w = s.w + arithmetic(s.w).convert(s.w, along)
+        s.parameter_bound += small_linalg.frobenius(HOST.norms(along))
+        LK = HOST.combine(d.LQ, W * (1 - 1 / np.sqrt(gap)))
+        s.L = _less(s.L, LK, HOST.combine(d.Q, W))
+        s.width = windup.measured_width(s.L)
 
-    def remember(self, past: DenseSplit, move: tuple[Array, float] | None = None) -> None:
-        if move is not None:
-            self._move(move)
-        self._blur = float(np.hypot(self._blur, past.blur))
-        self.width = past.width
-        # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − W diag(1 − sqrt(R / (s² + R))) Wᵀ.
-        W, s = small.left_vectors(past.T)
-        root = np.sqrt(past.noise)
-        share = 1 - root / np.hypot(s, root) if root > 0 else np.ones(len(s))
-        K, LK = tall.combine(past.Q, W), tall.combine(past.LQ, W * share)
-        if len(K) <= SMALL or not LK[:, :1].any():
-            self.root = tall.subtract_outer(past.root, past.fade, LK, K)
-        else:  # in its place: another p×p would be written, and read, for nothing
-            self.root = tall.with_word(past.root)
-            self.rewriting = tall.OuterProduct(self.root, past.fade, LK, K)
-
-    def _faded(
-        self, G: Array, norms: Array, noise: float, forgetting: float, drift: Any
-    ) -> tuple[Array, float, Width]:
-        """The root of P / forgetting + Q, as an array and a factor, and how wide it is.
-
-        This is the normalised recursion, which never forms a power of `forgetting`.
-        """
-        L, fade = self.L, 1 / math.sqrt(forgetting)
-        width = self.width.faded(fade)
-        if forgetting < 1 and width.bound > width.limit(noise, norms.max()):
-            L, width = cured(L, fade, width, G, norms, noise)
-            fade = 1.0
-        if drifts(drift):
-            L, fade = added(fade * L, drift), 1.0
-            width = replace(width, bound=widened(width.bound, drift, len(L)))
-        return L, fade, width
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        return {"L": self.L, "prior": self.prior, "w": tall.to_numpy(self._w)}, {
-            "reach": self.reach,
-            "blur": self._blur,
-            "width": asdict(self.width),
-        }
-
-    def fields(self) -> Fields:
-        return {
-            "reach": door.nonnegative,
-            "blur": door.nonnegative,
-            "width": schema.record(Width.fields),
-        }
-
-    def layout(self) -> Layout:
-        w, size = self._w, self.size
-        return {
-            "L": (self.root.dtype, size, size),
-            "prior": (schema.DOUBLE, schema.ANY),
-            "w": (tall.numpy_dtype(w), *w.shape),
-        }
+    def constants(self) -> dict[str, Array]:
+        return {"prior": self.prior}
 
     def needs(self, size: int) -> dict[str, tuple[int, ...]]:
         return {"L": (size, size)}
 
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        self.prior = arrays["prior"]
-        self._check_prior()
-        self._check_prior_size(self.size or 0)
-        self.L = np.asfortranarray(arrays["L"])
-        self._take_up(arrays, values)
-        self._blur = values["blur"]
-        self.width = Width(**values["width"])
+
+def _less(L: Array, A: Array, B: Array) -> Array:
+    """L − A Bᵀ as a new matrix."""
+    if not A.shape[1]:
+        return L
+    return np.asarray(GEMM[L.dtype](-1.0, A, B, trans_b=1, beta=1.0, c=L))

@@ -7,15 +7,15 @@ import numpy as np
 from scipy import linalg
 from scipy.linalg import lapack
 
-from orfit import door
-from orfit.door import Array
+from orfit import validation
+from orfit.validation import Array
 
 
-def checked(drift: object, size: int, name: str = "drift") -> Any:
+def checked_drift(drift: object, size: int, name: str = "drift") -> Any:
     """Q as a user hands it in: a number for q I, p of them for a diagonal, or p×p."""
-    Q = door.numbers(name, drift)
+    Q = validation.numbers(name, drift)
     if Q.ndim == 0:
-        return door.nonnegative(name, drift)
+        return validation.nonnegative(name, drift)
     if Q.shape not in ((size,), (size, size)):
         raise ValueError(
             f"{name} must be a number, {size} of them or {size}×{size}; it has shape {Q.shape}"
@@ -24,7 +24,7 @@ def checked(drift: object, size: int, name: str = "drift") -> Any:
     if Q.ndim == 1:
         if Q.min() < 0:
             raise ValueError(f"{name} must not be negative; its least value is {Q.min():g}")
-    elif not door.symmetric(Q):
+    elif not validation.symmetric(Q):
         raise ValueError(f"{name} must be symmetric")
     elif np.linalg.eigvalsh(Q)[0] < -1e-12 * np.abs(Q).max():
         raise ValueError(f"{name} must be positive semidefinite")

@@ -22,5 +22,4 @@ class FrequentDirections(Principal):
     """
 
     shrinks = True
-    moves = merges = False
-    has_tail = False  # shrinking has taken what was seen off the directions that stay
+    merges = has_tail = False  # shrinking removes what a tail would have to know

@@ -1,23 +1,20 @@
 """As many principal directions as the stream is worth: `memory="auto"`."""
 
-import functools
 import math
 from typing import Any
 
-from orfit import door, schema
-from orfit import tail as tails
-from orfit.door import Array
-from orfit.memory.basis import BasisSplit, JoinedSplit
-from orfit.memory.known import Known
+from orfit import validation
+from orfit.memory.basis import BasisDecomposition, capacity_of, room_for
 from orfit.memory.principal import Principal
-from orfit.schema import Fields
+from orfit.memory.sufficient_rows import SufficientRows
+from orfit.state import State
 
 FIRST = 10  # directions to begin with
-MOST = 300  # where nobody says: beyond, a row's time grows like their cube
+MOST = 300  # the default limit: beyond, a row's time grows like the cube of the directions
 INTERVAL = 32  # rows between decisions to grow
-SHARE = 0.5  # of what there are: so many more at a time
+SHARE = 0.5  # by which the number of directions grows at a time
 ROWS = 2  # for each direction, before there are more
-DISTINCT = 1.5  # times what was seen along one that is not kept: more is more than chance
+DISTINCT = 1.5  # times the tail: a direction with more energy is distinct from chance
 UNSURE = 0.05  # of the noise: what directions that are not kept may add to the variance of y
 
 
@@ -25,9 +22,9 @@ class Growing(Principal):
     """The principal directions, of which there may be more as the stream goes on, up to `most`.
 
     Every 32 rows there may be half as many more, while there are two rows for each, the least of
-    them stands out from those that are not kept (`orfit.tail`), and those matter: they add more
-    than a twentieth of the noise to the variance of a prediction. Without noise or tail nothing is
-    known of them, and so they always do.
+    them is distinct from those that are not kept, and those matter: they add more than a twentieth
+    of the noise to the variance of a prediction. Without noise or tail nothing is known of them,
+    and so they always matter.
 
     Examples:
         >>> learner = orfit.ORFit(orfit.Linear(1000), orfit.memory.Growing(most=50), noise=1.0)
@@ -36,69 +33,71 @@ class Growing(Principal):
     """
 
     def __init__(self, most: int = MOST) -> None:
-        super().__init__(min(FIRST, door.count("most", most)))
-        self.limit = int(most)
-        self._rows = 0
+        self.limit = validation.count("most", most)
+        super().__init__(min(FIRST, self.limit))
+
+    @property
+    def m(self) -> int:
+        s = self._current
+        return self._first if s is None else int(s.max_rank)
+
+    @m.setter
+    def m(self, m: int) -> None:
+        self._first = m
 
     @property
     def most(self) -> int:
         return self.limit
 
-    @property
-    def until_decision(self) -> int:
-        return INTERVAL - self._rows % INTERVAL
+    def new_state(self, ops: Any, like: Any, columns: int) -> State:
+        s = super().new_state(ops, like, columns)
+        s.max_rank, s.rows_absorbed = self._first, 0
+        return s
 
-    def _take_in(self, past: BasisSplit) -> None:
-        super()._take_in(past)
-        self._grow(past.arrived, past.guess, past.noise)
+    def _limit(self, s: State) -> int:
+        return int(s.max_rank)
 
-    def join(self, known: Known, moved: Any, noise: float) -> JoinedSplit:
-        """With room for as many directions as the other has."""
-        self._allow(max(self.m, min(self.limit, known.G.shape[1])))
-        return super().join(known, moved, noise)
+    def _capacity(self, s: State, size: int) -> int:
+        return capacity_of(room_for(s.max_rank, size), size)
 
-    def walked(self, rows: int, guesses: Any) -> None:
-        self._grow(rows, guesses.chosen, guesses.noise)
+    def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
+        super()._grow_spectrum(s, d)
+        due = d.arrived >= INTERVAL - s.rows_absorbed % INTERVAL
+        s.rows_absorbed += d.arrived
+        if due:
+            self._grow_limit(s, d)
 
-    def _grow(self, rows: int, guess: int, noise: float) -> None:
-        """Count rows that were learned; when it is time, let there be more directions."""
-        time, self._rows = rows >= self.until_decision, self._rows + rows
-        if not time or self.rank < self.m:
+    def _grow_limit(self, s: State, d: BasisDecomposition) -> None:
+        """Allow more directions if that is worth it."""
+        if len(s.W) < s.max_rank:
             return
-        room = min(self.limit, self._rows // ROWS, self.size or 0)
-        more = min(room, self.m + math.ceil(SHARE * self.m))
-        if more > self.m and self._worth_more(guess, noise):
-            self._allow(more)
+        room = min(self.limit, s.rows_absorbed // ROWS, self.size or 0)
+        more = min(room, s.max_rank + math.ceil(SHARE * s.max_rank))
+        if more > s.max_rank and self._worth_more(s, d):
+            self._allow(s, more)
 
-    def _worth_more(self, guess: int, noise: float) -> bool:
-        """Whether directions that are not kept are missed."""
-        if noise == 0 or not self.tailed[guess]:
+    def _worth_more(self, s: State, d: BasisDecomposition) -> bool:
+        chosen = d.settings.chosen
+        if d.settings.noise == 0 or not d.settings.tailed[chosen]:
             return True
-        level, dropping = self.tail.level[guess], self.tail.dropping
-        energy = self.tail.dropped[guess] / dropping if dropping else 0.0  # of each row
-        unsure = energy / (tails.floor(self.tail, noise) + level)  # in units of the noise
-        return bool(self.seen.sigma[-1] > math.sqrt(DISTINCT * level) and unsure > UNSURE)
+        level, dropping = s.tail_level[chosen], s.tail_dropping
+        energy = s.tail_dropped[chosen] / dropping if dropping else 0.0  # of each row
+        unsure = energy / (d.floor[chosen] + level)  # in units of the noise
+        return bool(s.sigma[-1] > math.sqrt(DISTINCT * level) and unsure > UNSURE)
 
-    def _allow(self, m: int) -> None:
-        self.m = m
-        self.frame.reserve(self.room(self.size or 0))
+    def _allow(self, s: State, m: int) -> None:
+        s.max_rank = m
+        s.store = s.store.resized(self._capacity(s, self.size or 0))
 
-    def take_over(self, inside: Any, parts: Any) -> None:
-        self._allow(inside.m)
-        super().take_over(inside, parts)
+    def join(self, s: State, known: SufficientRows, moved: Any, noise: float) -> Any:
+        """Allow as many directions as the other memory has, then join."""
+        self._allow(s, max(s.max_rank, min(self.limit, known.G.shape[1])))
+        return super().join(s, known, moved, noise)
+
+    def check_state(self, s: State) -> None:
+        if not self._first <= s.max_rank <= self.limit:
+            raise ValueError(f"m must be between {self._first} and {self.limit}")
+        super().check_state(s)
 
     def settings(self) -> dict[str, Any]:
         return {"most": self.limit}
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays, values = super().state()
-        return arrays, values | {"m": self.m, "rows": self._rows}
-
-    def fields(self) -> Fields:
-        m = functools.partial(door.count, least=min(FIRST, self.limit), most=self.limit)
-        return super().fields() | {"m": m, "rows": schema.counter}
-
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        self._allow(values["m"])
-        super().restore(arrays, values)
-        self._rows = values["rows"]

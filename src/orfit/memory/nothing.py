@@ -4,6 +4,8 @@ import numpy as np
 
 from orfit.memory.basis import Basis
 
+ROWS = 8  # stored gradients along which w has yet to move
+
 
 class Nothing(Basis):
     """No past at all, P = I: with it ORFit is One-Step SGD (subsec:exp_limit).
@@ -15,7 +17,7 @@ class Nothing(Basis):
     """
 
     def room(self, size: int) -> int:
-        return 8  # gradients, along which w has yet to move
+        return ROWS
 
     def trim(self) -> None:
         self.keep(np.empty((self.rank, 0)))

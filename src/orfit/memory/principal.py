@@ -1,19 +1,18 @@
 """Keep the principal directions: incremental PCA."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from orfit import door, tall
-from orfit import tail as tails
-from orfit.door import Array
-from orfit.memory.basis import BasisSplit, Bounded, energy
-from orfit.memory.loop import READY, Walk
-from orfit.memory.motion import LEAST, kept, known, moved
-from orfit.memory.seen import Axes
-from orfit.schema import Fields
-from orfit.tail import Tail
+from orfit import small_linalg
+from orfit.memory import frame
+from orfit.memory.basis import LARGEST_ENERGY, BasisDecomposition, Bounded, energy
+from orfit.state import State
+from orfit.validation import Array
+
+ROUNDING = 1e-9  # by which sigma may rise where it should fall
 
 
 class Principal(Bounded):
@@ -26,6 +25,8 @@ class Principal(Bounded):
 
     By itself it is an incremental, uncentred PCA of any stream of columns, p×n.
 
+    The state keeps `sigma`, the singular values, falling; U is in principal axes.
+
     Examples:
         >>> pca = orfit.memory.Principal(2)
         >>> pca.absorb(np.diag([3.0, 1.0, 2.0]))  # columns, again and again
@@ -33,104 +34,117 @@ class Principal(Bounded):
         [3. 2.] [1. 0. 0.]
     """
 
-    form = Axes
-    has_moved = False  # whether A has made P another than what was seen makes it
-    shrinks = False  # whether the first square that is dropped is taken off those that stay
-    compiled = drops_the_least = has_tail = moves = merges = True
+    shrinks = False  # whether the first square that is dropped is subtracted from the others
+    drops_the_least = has_tail = merges = True
 
     def __init_subclass__(cls) -> None:
-        """A subclass that trims in another way is not what the compiled loop, or `join`, does."""
+        """A subclass with another `trim` cannot be merged."""
         if "trim" in vars(cls):
-            cls.compiled = cls.merges = False
-
-    def walk(self, *settings: Any) -> Walk:
-        return Walk(self, *settings)
-
-    def walked(self, rows: int, guesses: Any) -> None:
-        """Take note of rows that the compiled loop has learned."""
-
-    @property
-    def loop_ready(self) -> bool:
-        return tall.numpy_dtype(self.frame.base) in READY
-
-    def loop_obstacle(self, noise: float, drift: Any) -> str | None:
-        return "w has moved by itself" if self.has_moved else super().loop_obstacle(noise, drift)
-
-    def advance(self, w: Any, A: Any, drift: Any, noise: Any) -> None:
-        if np.ndim(A) == 0:
-            super().advance(w, A, drift, noise)
-            return
-        rho = tails.share(self.tail, 0, noise, True)
-        U = np.asarray(tall.to_numpy(self.U), np.float64)
-        U, variances, rho = moved(U, self._variances(noise), rho, A)
-        door.check_finite("P after a step in time", np.array([*variances, rho]))
-        drift = max(drift, LEAST)
-        variances, rho = variances + drift, rho + drift
-        stay, rho = kept(variances, rho, self.m, len(U))
-        energies, self.tail = known(self.tail, variances[stay], rho, noise)
-        order = np.argsort(-energies, kind="stable")
-        self.frame.replace(tall.convert(self.frame.rows, U[:, stay[order]]))
-        self.seen, self.has_moved, self.w = Axes(np.sqrt(energies[order])), True, w
-
-    def _variances(self, noise: float) -> Array:
-        """Of w, along U."""
-        sigma = self.seen.sigma
-        return np.asarray(noise / (tails.floor(self.tail, noise) + sigma * sigma))
+            cls.merges = False
 
     def trim(self) -> None:
-        """U is in principal axes, falling: the last go."""
-        sigma, m = self.seen.sigma, self.m
+        """Keep the m directions along which most was seen."""
+        s = self._edited()
+        sigma, m = s.sigma, self._limit(s)
         if len(sigma) <= m:
             return
-        rest, self._lost = sigma[:m], self._lost + energy(sigma[m:])
+        s.sigma = sigma[:m]
+        s.dropped_energy += energy(sigma[m:])
         if self.shrinks:
-            rest = np.sqrt(np.maximum((rest - sigma[m]) * (rest + sigma[m]), 0.0))
-            self._lost += m * energy(sigma[m])
-        self.frame.drop(self.frame.W[:m])
-        self.seen = Axes(rest)
+            s.sigma = np.sqrt(np.maximum((sigma[:m] - sigma[m]) * (sigma[:m] + sigma[m]), 0.0))
+            s.dropped_energy += m * energy(sigma[m])
+        frame.drop(s, s.W[:m])
 
-    def _take_in(self, past: BasisSplit) -> None:
-        used = past.noise > 0 and past.tailed[past.guess]
-        start = past.tail.level[past.guess] if used else 0.0
-        sigma, turn = past.seen.grown(past.parts.C, past.parts.T, math.sqrt(start))
-        self.frame.turn(turn)
-        self.seen = Axes(sigma)
-        if self.has_moved and past.noise > 0:  # without noise P is a projector, whatever was seen
-            self._trim_in_time(past)
+    def _clear_spectrum(self, s: State) -> None:
+        s.sigma = np.empty(0)
+
+    def _shrink(self, s: State, share: Callable[[Array], Array]) -> None:
+        with np.errstate(over="ignore"):  # of an energy that overflows, nothing remains
+            s.sigma = s.sigma * np.sqrt(share(s.sigma * s.sigma))
+
+    def _fade(self, s: State, forgetting: float) -> None:
+        s.sigma = s.sigma * math.sqrt(forgetting)
+
+    def _damp(self, s: State, noises: Array, floors: Array, C: Array) -> Array:
+        return self._shares(s, noises, floors) * C
+
+    def _undamp(self, s: State, noises: Array, floors: Array, Z: Array) -> Array:
+        return self._shares(s, noises, floors) * Z
+
+    @staticmethod
+    def _shares(s: State, noises: Array, floors: Array) -> Array:
+        """E, which is diagonal, of each candidate: e×k×1. sigma² may overflow."""
+        return np.asarray(
+            np.sqrt(noises)[:, None, None]
+            / np.hypot(s.sigma[:, None], np.sqrt(floors)[:, None, None])
+        )
+
+    def _axes(self, s: State) -> tuple[Array, Array]:
+        return s.sigma, np.eye(len(s.sigma))
+
+    def _set_axes(self, s: State, sigma: Array) -> None:
+        s.sigma = sigma
+
+    def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
+        """Rotate U to the axes of [[diag(sigma), C], [0, T]] (eq:svd_update), and trim.
+
+        A new direction starts with what the tail knows of it.
+        """
+        C, T = d.projection.C, d.projection.T
+        k, r = len(s.sigma), len(T)
+        known = k + r if d.start > 0 else k
+        bordered = np.zeros((k + r, known + C.shape[1]))
+        bordered[range(k), range(k)] = s.sigma
+        bordered[range(k, known), range(k, known)] = math.sqrt(d.start)
+        bordered[:k, known:], bordered[k:, known:] = C, T
+        sigma, turn = small_linalg.principal(bordered.T)
+        frame.rotate(s, turn)
+        s.sigma = sigma
+        s.dropped_energy -= d.start * r  # this energy counts as kept again
+        self._edit(s)
+        if d.joined is not None:
+            s.tail_level, s.tail_dropped, s.tail_rows, s.tail_dropping = d.joined
+        if self.has_tail and len(s.sigma) < len(sigma) and d.settings.tailed.any():
+            self._extend_tail(s, sigma, d)
+
+    def _extend_tail(self, s: State, sigma: Array, d: BasisDecomposition) -> None:
+        """Update the tail after directions were dropped.
+
+        The tail keeps the mean variance R / (κ + e) of the directions that are not kept, not their
+        mean energy: it is the uncertainty of a prediction. It is the mean over as many directions
+        as could hold the dropped energy at the least energy that is kept; over more if κ is small
+        beside that, because then directions of which little was seen contribute most.
+        """
+        noises, kept = d.settings.noises, len(s.sigma)
+        energies = np.minimum(sigma, math.sqrt(LARGEST_ENERGY)) ** 2
+        dropped, least = energies[kept:, None], energies[kept - 1] if kept else 0.0
+        if not (noises[0] > 0 and least > 0):
             return
-        self._lost -= start * len(past.parts.T)  # of which so much counts as kept again
-        self.trim()
-        self.tail = self._lengthened(past, sigma)
+        s.tail_dropping += d.arrived
+        count, before = len(dropped), s.tail_level
+        total = s.tail_dropped + np.maximum(dropped - before, 0.0).sum(axis=0)
+        s.tail_dropped = np.minimum(total, LARGEST_ENERGY)
+        relative = s.tail_dropped / s.tail_dropping / least
+        with np.errstate(over="ignore"):
+            spread = 2 * s.tail_rows * relative * (1 + np.log1p(least / d.floor))
+        free = (self.size or 0) - self._limit(s)
+        weight = 1 / np.maximum(max(1.0, float(count)), np.minimum(float(free), spread))
+        variance = (1 - weight * count) / (d.floor + before)
+        variance = variance + weight * (1 / (d.floor + dropped)).sum(axis=0)
+        # Nothing that was dropped had more energy than the least that is kept, but for rounding.
+        s.tail_level = np.minimum(np.maximum(1 / variance - d.floor, 0.0), least)
 
-    def _trim_in_time(self, past: BasisSplit) -> None:
-        """Where A has moved P, what was seen least is not what matters least: see `motion`."""
-        self.tail = past.tail
-        if self.rank <= self.m:
-            return
-        variances, rho = self._variances(past.noise), past.loose**2
-        self._lost += energy(self.seen.sigma[self.m :])
-        stay, rho = kept(variances, rho, self.m, self.size or 0)
-        energies, self.tail = known(past.tail, variances[stay], rho, past.noise)
-        self.frame.drop(self.frame.W[stay])
-        self.seen = Axes(np.sqrt(energies))
+    def _check_spectrum(self, s: State) -> None:
+        if (s.sigma[1:] > (1 + ROUNDING) * s.sigma[:-1]).any():
+            raise ValueError("sigma must be falling")
 
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays, values = super().state()
-        return arrays, values | {"moved": self.has_moved}
+    @property
+    def root(self) -> Any:
+        s = self._current
+        return np.diag(s.sigma) if s is not None else np.empty((0, 0))
 
-    def fields(self) -> Fields:
-        return super().fields() | {"moved": door.flag}
-
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        super().restore(arrays, values)
-        self.has_moved = values["moved"]
-
-    def _lengthened(self, past: BasisSplit, sigma: Array) -> Tail:
-        """The tail, where directions were dropped of those along which sigma was seen."""
-        if self.rank == len(sigma) or not self.tailed.any():
-            return past.goes_on
-        with np.errstate(over="ignore"):  # the tail has a limit of its own
-            energies = sigma * sigma
-        rows, free = past.arrived, (self.size or 0) - self.m
-        dropped, least = energies[self.rank :], energies[self.rank - 1]
-        return tails.lengthened(past.goes_on, dropped, least, past.noises, rows, free)
+    def delete(self, j: int) -> None:
+        s = self._edited()
+        s.dropped_energy += energy(s.sigma[j])
+        frame.drop(s, np.delete(s.W, j, axis=0))
+        s.sigma = np.delete(s.sigma, j)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from orfit import door
-from orfit.door import Array
+import numpy as np
+
+from orfit import validation
 from orfit.memory.basis import Bounded
-from orfit.memory.chance import GENERATOR, Chance
-from orfit.schema import Fields
+from orfit.state import State
 
 
 class Random(Bounded):
@@ -21,24 +21,23 @@ class Random(Bounded):
 
     def __init__(self, m: int, seed: int = 0) -> None:
         super().__init__(m)
-        self.seed = door.count("seed", seed, least=0)
-        self._chance = Chance.of(self.seed)
+        self.seed = validation.count("seed", seed, least=0)
+
+    def new_state(self, ops: Any, like: Any, columns: int) -> State:
+        s = super().new_state(ops, like, columns)
+        s.draws = 0
+        return s
 
     def trim(self) -> None:
         while self.rank > self.m:
-            j, self._chance = self._chance.drawn(lambda random: random.integers(self.rank))
-            self.delete(int(j))
+            random = generator(self.seed, self._edited())
+            self.delete(int(random.integers(self.rank)))
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m, "seed": self.seed}
 
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays, values = super().state()
-        return arrays, values | {"generator": self._chance.state}
 
-    def fields(self) -> Fields:
-        return super().fields() | {"generator": GENERATOR}
-
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        super().restore(arrays, values)
-        self._chance = self._chance.at(values["generator"])
+def generator(seed: int, s: State) -> np.random.Generator:
+    """The generator for the next draw, which is determined by the seed and the number of draws."""
+    s.draws += 1
+    return np.random.Generator(np.random.PCG64([seed, s.draws]))

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 
-from orfit import small
-from orfit.door import Array
+from orfit import small_linalg
+from orfit.validation import Array
 
 SLACK = 4.0  # of rounding, in units of eps: a few products
 CERTAIN = 100.0  # times that: more than rounding ever is
-NEVER = "it is not among what was learned: rows come out as they went in, with their weight"
+NEVER_LEARNED = "it is not among what was learned: rows come out as they went in, with their weight"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _above(
     error = SLACK * eps * (1 + length * (np.abs(W) / h[:, None]).sum(axis=0))
     gone = np.abs(gap) <= CERTAIN * error if floor == 0 else np.zeros(len(gap), bool)
     if (gap < -CERTAIN * error).any():
-        raise ValueError(NEVER)
+        raise ValueError(NEVER_LEARNED)
     if (error[~gone] > accuracy(eps) * gap[~gone]).any():
         return None
     # Along directions that go, rounding may hide so much that others had left there.
@@ -69,7 +69,7 @@ def _above(
     if gone.sum() > len(h) - others and noise > 0 and hidden > accuracy(eps) * noise:
         return None
     shorter = 1 - np.sqrt(np.where(gone, 0.0, gap))
-    values, E = small.principal(np.diag(h) - (W * shorter) @ (W.T * h))
+    values, E = small_linalg.principal(np.diag(h) - (W * shorter) @ (W.T * h))
     stay = len(h) - int(gone.sum())
     if stay and hidden > accuracy(eps) * (values[stay - 1] ** 2 + noise):  # of what stays, too
         return None
@@ -77,7 +77,7 @@ def _above(
     if floor > 0:
         rounding = CERTAIN * eps * h.max() * values + accuracy(eps) * floor
         if (squares < -rounding).any():
-            raise ValueError(NEVER)
+            raise ValueError(NEVER_LEARNED)
         stay = int((squares > CERTAIN * eps * h.max() * values).sum())
         return Left(E, values**2, np.sqrt(squares[:stay]))
     known = np.where(np.arange(len(h)) < stay, squares + noise, np.inf)

@@ -1,26 +1,36 @@
 """Keep a random sketch of all gradients."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from orfit import door, small, tall
-from orfit.door import Array
+from orfit import small_linalg, validation
 from orfit.growth import Growth, refuse
-from orfit.memory.basis import Basis, BasisSplit, energy
-from orfit.memory.chance import GENERATOR, Chance
-from orfit.memory.seen import Triangle
-from orfit.schema import Fields, Layout
+from orfit.memory import frame, spectrum
+from orfit.memory.base import StepSettings
+from orfit.memory.basis import Basis, BasisDecomposition, energy
+from orfit.memory.random import generator
+from orfit.state import State
+from orfit.store import numpy_dtype
+from orfit.store.host import SAFE
+from orfit.validation import Array
 
 WAYS = ("fresh", "kept", "symmetric")
 
 
-@dataclass(frozen=True)
-class SketchSplit(BasisSplit):
-    """A split that has kept its gradients: the sketch wants them whole."""
+class SketchDecomposition(NamedTuple):
+    """A decomposition with its gradients, which the sketch needs whole."""
 
-    G: Any = None
+    basis: BasisDecomposition
+    G: Any
+
+    @property
+    def novelty(self) -> float:
+        return self.basis.novelty
+
+    @property
+    def prediction(self) -> Array:
+        return self.basis.prediction
 
 
 class Sketch(Basis):
@@ -44,17 +54,15 @@ class Sketch(Basis):
         (2, 0.0)
     """
 
-    coordinates = drifts = False  # it wants gradients whole, and as they were
+    drifts = shares_candidates = False  # it needs gradients whole, and as they were
 
     def __init__(self, m: int, way: str = "kept", seed: int = 0) -> None:
         super().__init__()
-        self.m = door.count("m", m, least=2 if way == "symmetric" else 1)
+        self.m = validation.count("m", m, least=2 if way == "symmetric" else 1)
         if way not in WAYS:
             raise ValueError(f"way must be one of {', '.join(WAYS)}; it is {way!r}")
         self.way = way
-        self.seed = door.count("seed", seed, least=0)
-        self._chance = Chance.of(self.seed)
-        self._total = 0.0  # squared length of all gradients
+        self.seed = validation.count("seed", seed, least=0)
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m, "way": self.way, "seed": self.seed}
@@ -62,118 +70,98 @@ class Sketch(Basis):
     def room(self, size: int) -> int:
         return int(self.m)
 
-    def bind(self, like: Any) -> None:
-        first = self._frame is None
-        super().bind(like)
-        if not first:
-            return
-        size = len(like)
-        width, core = self._widths
-        # Sketches are kept as rows, as all that is tall.
-        self._sketch, self._core = self._zeros(width), self._zeros(core)
-        random = np.random.Generator(np.random.PCG64([self.seed, 1]))
-        kept = 0 if self.way == "fresh" else width
-        self._test = tall.normal(self.frame.rows, random, kept)
-        self._left = tall.normal(self.frame.rows, random, len(self._core), np.sqrt(size))
-
     @property
     def _widths(self) -> tuple[int, int]:
         """How many rows Y has, and W."""
         return (self.m // 2, 2 * (self.m // 2) + 1) if self.way == "symmetric" else (self.m, 0)
 
-    def _zeros(self, rows: int) -> Any:
-        made = tall.empty(self.frame.rows, rows, self.frame.rows.shape[1])
-        made[:] = 0
-        return made
+    def new_state(self, ops: Any, like: Any, columns: int) -> State:
+        s, (width, core) = super().new_state(ops, like, columns), self._widths
+        size, rows = len(like), s.store.rows
+        s.sketch, s.core = ops.empty(rows, width, size), ops.empty(rows, core, size)
+        s.sketch[:], s.core[:] = 0, 0
+        s.draws, s.total_energy = 0, 0.0
+        # Ω and Ψ, which the seed determines.
+        random = np.random.Generator(np.random.PCG64([self.seed, 0, 1]))
+        kept = 0 if self.way == "fresh" else width
+        self._test = ops.convert(rows, random.standard_normal((kept, size)))
+        self._left = ops.convert(rows, random.standard_normal((core, size)) / np.sqrt(size))
+        return s
 
-    def split(
-        self, G: Any, noise: Any = 0.0, forgetting: float = 1.0, drift: float = 0.0
-    ) -> SketchSplit:
-        past = super().split(G, noise, forgetting)
-        # What is kept are sums of products with gradients; but for the fresh way, of their squares.
-        most = tall.SAFE[tall.numpy_dtype(G)][1]
-        if past.parts.reading.norms.max() > (most if self.way == "fresh" else most**0.5):
+    def decompose(self, s: State, G: Any, settings: StepSettings) -> Any:
+        d = super().decompose(s, G, settings)
+        # The sketch sums products with gradients, and unless it is fresh, of their squares.
+        most = SAFE[numpy_dtype(G)][1]
+        norms = d.projection.gradients.norms
+        if norms.max() > (most if self.way == "fresh" else most**0.5):
             raise ValueError("a gradient is too long for a sketch of its squares: scale x")
-        return SketchSplit(
-            past.parts, past.seen, past.tail, past.noises, past.tailed, past.forgetting, G=G
-        )
+        return SketchDecomposition(d, G)
 
-    def remember(self, past: BasisSplit, move: Array | None = None) -> None:
-        assert isinstance(past, SketchSplit)
-        if move is not None:
-            self.w = self.w + past.parts.combine(move)
-        G, fading = past.G, past.forgetting
-        n, width = G.shape[1], len(self._sketch)
-        if self.way == "fresh":
-            coefficients, self._chance = self._chance.drawn(
-                lambda random: random.standard_normal((n, width))
+    def factors(self, s: State, d: Any) -> Array:
+        return super().factors(s, d.basis)
+
+    def direction(self, s: State, d: Any, Z: Array) -> tuple[Array, Array]:
+        return super().direction(s, d.basis, Z)
+
+    def absorb_block(self, s: State, d: Any, along: Array | None = None) -> None:
+        (basis, G), ops = d, s.store.ops
+        if along is not None:
+            self.set_parameters(
+                s, self.parameters(s) + frame.displacement(s, basis.projection, along)
             )
+        forgetting = basis.settings.forgetting
+        fading, n, width = forgetting, G.shape[1], len(s.sketch)
+        if self.way == "fresh":
+            coefficients = generator(self.seed, s).standard_normal((n, width))
             fading = fading**0.5
         else:
-            coefficients = tall.inner(G, self._test.T)
-        self._sketch = fading * self._sketch + tall.combine(G, coefficients).T
+            coefficients = ops.inner(G, self._test.T)
+        s.sketch = fading * s.sketch + ops.combine(G, coefficients).T
         if self.way == "symmetric":
-            core = tall.combine(G, tall.inner(G, self._left.T)).T
-            self._core = fading * self._core + core
-        U, square = self._summary()
-        self.frame.replace(U)
+            s.core = fading * s.core + ops.combine(G, ops.inner(G, self._left.T)).T
+        U, square = self._summary(s)
+        frame.replace(s, U)
         squares, V = np.linalg.eigh((square + square.T) / 2)
         root = np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T
-        self.seen = Triangle({0.0: small.triangle(root)})
-        self._total = past.forgetting * self._total + energy(past.parts.reading.norms)
-        self._lost = max(0.0, self._total - energy(root))
+        spectrum.set_root(s, small_linalg.triangle(root))
+        s.total_energy = forgetting * s.total_energy + energy(basis.projection.gradients.norms)
+        s.dropped_energy = max(0.0, s.total_energy - energy(root))
 
-    def grow(self, growth: Growth) -> None:
+    def norms(self, d: Any) -> Array:
+        return super().norms(d.basis)
+
+    def check_state(self, s: State) -> None:
+        frame.check(s)
+        self._check_spectrum(s)
+
+    def grow(self, s: State, growth: Growth) -> None:
         if growth.features:
-            refuse(self, "its random numbers are for as many parameters as there are")
-        super().grow(growth)
+            refuse(self, "its random numbers are for a fixed number of parameters")
+        super().grow(s, growth)
 
-    def settle(self) -> None:
-        """Nothing is left to be done: a step writes all rows anew."""
-
-    def _summary(self) -> tuple[Any, Array]:
+    def _summary(self, s: State) -> tuple[Any, Array]:
         """U (p×k), and the k×k estimate of UᵀA Aᵀ U."""
-        Y = self._sketch.T
-        Q, R = _orthonormal(Y)
+        ops, Y = s.store.ops, s.sketch.T
+        Q, R = _orthonormal(ops, Y)
         if self.way == "fresh":
-            return Q, R @ R.T / len(self._sketch)
+            return Q, R @ R.T / len(s.sketch)
         if self.way == "kept":  # Nyström: A Aᵀ ≈ Y (ΩᵀY)⁺ Yᵀ
-            inverse = np.linalg.pinv(tall.inner(self._test.T, Y), rcond=1e-12)
+            inverse = np.linalg.pinv(ops.inner(self._test.T, Y), rcond=1e-12)
             return Q, R @ inverse @ R.T
         k = Q.shape[1]
-        X = tall.combine(self._core.T, np.linalg.pinv(tall.inner(self._left.T, Q)).T)  # Xᵀ, p×k
-        both = tall.empty(self.frame.rows, 2 * k, len(Q))
+        X = ops.combine(s.core.T, np.linalg.pinv(ops.inner(self._left.T, Q)).T)  # Xᵀ, p×k
+        both = ops.empty(s.store.rows, 2 * k, len(Q))
         both[:k], both[k:] = Q.T, X.T
-        U, R = _orthonormal(both.T)
+        U, R = _orthonormal(ops, both.T)
         half = R[:, :k] @ R[:, k:].T  # A Aᵀ ≈ Q X, made symmetric
         return U, (half + half.T) / 2
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        arrays, values = super().state()
-        arrays |= {"sketch": tall.to_numpy(self._sketch), "core": tall.to_numpy(self._core)}
-        values |= {"generator": self._chance.state, "total": self._total}
-        return arrays, values
-
-    def fields(self) -> Fields:
-        return super().fields() | {"generator": GENERATOR, "total": door.nonnegative}
-
-    def layout(self) -> Layout:
-        dtype, of_sketch = tall.numpy_dtype(self._sketch), self.needs(self.size or 0)
-        return super().layout() | {name: (dtype, *sides) for name, sides in of_sketch.items()}
 
     def needs(self, size: int) -> dict[str, tuple[int, ...]]:
         width, core = self._widths
         return {"sketch": (width, size), "core": (core, size)}
 
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        super().restore(arrays, values)
-        for name, held in (("sketch", self._sketch), ("core", self._core)):
-            held[:] = tall.convert(held, arrays[name])
-        self._chance = self._chance.at(values["generator"])
-        self._total = values["total"]
 
-
-def _orthonormal(Y: Any) -> tuple[Any, Array]:
+def _orthonormal(ops: Any, Y: Any) -> tuple[Any, Array]:
     """Y = Q R, with as many columns of Q as Y has directions."""
-    Q, R, _ = tall.orthonormalise(Y, np.empty((0, Y.shape[1])), tall.norms(Y), None)
+    Q, R, _ = frame.orthonormalize(ops, Y, np.empty((0, Y.shape[1])), ops.norms(Y), None)
     return Q, R

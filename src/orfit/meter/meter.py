@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orfit import door
+from orfit import validation
 
 MOST = 1 << 16  # probes: an estimate that is right to half a percent
 
@@ -46,5 +46,5 @@ class Meter:
 
     def __post_init__(self) -> None:
         # NumPy's whole numbers too; a file holds Python's.
-        object.__setattr__(self, "probes", door.count("probes", self.probes, most=MOST))
-        object.__setattr__(self, "seed", door.count("seed", self.seed, least=0))
+        object.__setattr__(self, "probes", validation.count("probes", self.probes, most=MOST))
+        object.__setattr__(self, "seed", validation.count("seed", self.seed, least=0))

@@ -1,182 +1,151 @@
 """Random sums of all that was learned."""
 
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from orfit import schema, tall
-from orfit.door import Array
 from orfit.growth import Growth
 from orfit.meter.meter import Meter
 from orfit.meter.reading import Reading, Readings
 from orfit.meter.signs import signs
-from orfit.schema import DOUBLE, Fields, Layout
+from orfit.state import State
+from orfit.store import HOST, arithmetic
+from orfit.validation import Array
 
-WAITING = 16  # gradients that wait to be added together: Z is read and written once for them all
+WAITING = 16  # gradients that are added to the sums together, by one read and write of them
 BLOCK = 256  # gradients that are added together at most
 NOTHING = np.empty((0, 0))
-LARGEST = 1e290  # larger numbers count as this: so can many of them be added up
+LARGEST = 1e290  # larger numbers count as this, so that many of them can be added
 
 
 class Probes:
-    """Z (r columns), to which each gradient adds (g, Gᵀw, y − f) ω, the latter two after its step.
+    """Sums Z (r columns); each gradient adds (g, Gᵀw, y − f) ω, the latter two after its step.
 
-    Whatever the model's offset is, Gᵀw is what a prediction is but for a constant; so a change of
-    the one is a change of the other. A column also has a last number, which tells whether what is
-    to be added to Z (`adding`) has been.
+    Whatever the model's offset is, Gᵀw is a prediction up to a constant; so a change of the one is
+    a change of the other. The state has meter_sums (Z), and meter_waiting (the columns of gradients
+    that are not added yet).
     """
 
     def __init__(self, meter: Meter, size: int, heads: int) -> None:
         self.meter, self.size, self.heads = meter, size, heads
-        length = size + 2 * heads + 1
-        self.Z = np.zeros((length, meter.probes), order="F")
-        self.waiting = np.zeros((length, WAITING), order="F")
-        self.count = 0  # of those that wait
-        self.gradients = 0  # that came, with those that wait
-        self.seeds = frozenset([meter.seed])  # of all that is in Z
-        self.adding: Array | None = None
 
-    def take(self, G: Any, along: Array, left: Array) -> None:
-        """Gradients (p×n) that were learned, Gᵀw after it, and y − f (n×q).
+    def initialize(self, s: State) -> None:
+        """Set the fields before the first row."""
+        length = self.size + 2 * self.heads
+        s.meter_sums = np.zeros((length, self.meter.probes), order="F")
+        s.meter_waiting = np.zeros((length, 0), order="F")
+        s._meter_buffer = None
+        s.meter_gradients, s.meter_seeds = 0, (self.meter.seed,)
 
-        Nothing is written to that somebody reads: `settle` does that.
-        """
-        G, n = tall.to_numpy(G), G.shape[1]
-        if self.count + n <= WAITING:
-            self._put(self.waiting[:, self.count : self.count + n], G, along, left)
-            self.count += n
+    def add(self, s: State, G: Any, along: Array, left: Array) -> None:
+        """Add gradients (p×n) that were learned, Gᵀw after it, and y − f (n×q)."""
+        G = arithmetic(G).to_numpy(G)
+        count, n = s.meter_waiting.shape[1], G.shape[1]
+        if count + n <= WAITING:
+            if s._meter_buffer is None:
+                s._meter_buffer = np.zeros((len(s.meter_sums), WAITING), order="F")
+                s._meter_buffer[:, :count] = s.meter_waiting
+            # Behind the columns that the state before uses.
+            self._put(s._meter_buffer[:, count : count + n], G, along, left)
+            s.meter_waiting = s._meter_buffer[:, : count + n]
         else:
-            self.adding = self._sum(G, along, left)
-            self.count = 0
-        self.gradients += n
+            s.meter_sums = self._whole(s, G, along, left)
+            s.meter_waiting, s._meter_buffer = s.meter_waiting[:, :0], None
+        s.meter_gradients += n
 
-    def settle(self) -> None:
-        """Add what is to be added; where an exception cuts it short, doing it again does the rest.
-
-        One call adds it all, with word of it.
-        """
-        if self.adding is not None:
-            if not self.Z[-1, 0]:
-                np.add(self.Z, self.adding, out=self.Z)
-            self.adding = None
-
-    def read(self, w: Any) -> Readings:
+    def read(self, s: State, w: Any) -> Readings:
         """How far predictions have moved, and are off, with the parameters w, p×q, as carried."""
-        change, error = self.sums(w)
-        labels = self.gradients * self.heads
+        change, error = self.sums(s, w)
+        labels = s.meter_gradients * self.heads
         return Readings(Reading.of(change, labels), Reading.of(error, labels))
 
-    def sums(self, w: Any) -> tuple[Array, Array]:
+    def sums(self, s: State, w: Any) -> tuple[Array, Array]:
         """Of each probe and head, r×q: Σ ω (f now − f then), and Σ ω (f now − y)."""
-        p, q = self.size, self.heads
-        V = np.zeros((len(self.Z), 2 * q), order="F")
-        V[:p, :q] = V[:p, q:] = tall.to_numpy(w)
+        p, q, waiting = self.size, self.heads, s.meter_waiting
+        V = np.zeros((len(s.meter_sums), 2 * q), order="F")
+        V[:p, :q] = V[:p, q:] = arithmetic(w).to_numpy(w)
         V[range(p, p + q), range(q)] = -1  # Gᵀw now less Gᵀw then
         V[range(p, p + q), range(q, 2 * q)] = V[range(p + q, p + 2 * q), range(q, 2 * q)] = -1
         with np.errstate(over="ignore", invalid="ignore"):
-            sums = tall.inner(self.Z, V)
-            if self.count:
-                waiting = tall.inner(_bounded(self.waiting[:, : self.count]), V)
-                sums = sums + self._signs(self.gradients - self.count, self.count).T @ waiting
+            sums, count = HOST.inner(s.meter_sums, V), waiting.shape[1]
+            if count:
+                signs_of_them = self._signs(s.meter_gradients - count, count)
+                sums = sums + signs_of_them.T @ HOST.inner(_bounded(waiting), V)
         return sums[:, :q], sums[:, q:]
 
-    def _sum(self, G: Array, along: Array, left: Array) -> Array:
-        """What these, and those that wait, add to Z."""
-        total = None
-        for first, columns in self._blocks(G, along, left):
+    def _whole(self, s: State, G: Array, along: Array, left: Array) -> Array:
+        """The sums with all that waits, and with these gradients."""
+        Z = s.meter_sums
+        for first, columns in self._blocks(s, G, along, left):
             signs_of_them = self._signs(first, columns.shape[1])
-            more = tall.combine(_bounded(columns), signs_of_them)
-            total = more if total is None else np.add(total, more, out=total)
-        assert total is not None
-        self.Z[-1] = 0  # nobody reads it while nothing is to be added
-        total[-1] = 1
-        return np.asarray(total)
+            Z = Z + HOST.combine(_bounded(columns), signs_of_them)
+        return np.asarray(Z)
 
-    def _blocks(self, G: Array, along: Array, left: Array) -> Iterator[tuple[int, Array]]:
+    def _blocks(self, s: State, G: Array, along: Array, left: Array) -> Iterator[tuple[int, Array]]:
         """Columns, and the number of the first of them."""
-        if self.count:
-            yield self.gradients - self.count, self.waiting[:, : self.count]
+        waiting = s.meter_waiting.shape[1]
+        if waiting:
+            yield s.meter_gradients - waiting, s.meter_waiting
         for start in range(0, G.shape[1], BLOCK):
             part = slice(start, start + BLOCK)
-            columns = np.zeros((len(self.Z), G[:, part].shape[1]), order="F")
+            columns = np.zeros((len(s.meter_sums), G[:, part].shape[1]), order="F")
             self._put(columns, G[:, part], along[part], left[part])
-            yield self.gradients + start, columns
+            yield s.meter_gradients + start, columns
 
     def _put(self, columns: Array, G: Array, along: Array, left: Array) -> None:
         p, q = self.size, self.heads
         columns[:p] = G
-        columns[p : p + q], columns[p + q : -1] = along.T, left.T
+        columns[p : p + q], columns[p + q :] = along.T, left.T
 
     def _signs(self, first: int, count: int) -> Array:
         return signs(self.meter.seed, first, count, self.meter.probes)
 
-    def check_merge(self, other: "Probes") -> None:
-        """Raise where sums with these signs cannot be added up."""
+    def check_merge(self, s: State, other: "Probes", theirs: State) -> None:
+        """Raise if sums with these signs cannot be added up."""
         if other.meter.probes != self.meter.probes:
             raise ValueError("their meters have different numbers of probes")
-        if self.seeds & other.seeds:
+        if {*s.meter_seeds} & {*theirs.meter_seeds}:
             raise ValueError(
                 "their meters draw the same signs, which then cancel no more: give each learner "
                 "a meter with a seed of its own, orfit.Meter(32, seed=…)"
             )
 
-    def merge(self, other: "Probes") -> None:
+    def merge(self, s: State, other: "Probes", theirs: State) -> None:
         """Add what another has summed, of gradients of its own."""
-        self.Z, self.count = self._whole() + other._whole(), 0
-        self.gradients, self.seeds = self.gradients + other.gradients, self.seeds | other.seeds
+        none = np.empty((self.size, 0)), NOTHING, NOTHING
+        s.meter_sums = self._whole(s, *none) + other._whole(theirs, *none)
+        s.meter_waiting = s.meter_waiting[:, :0]
+        s.meter_gradients += theirs.meter_gradients
+        s.meter_seeds = tuple(sorted({*s.meter_seeds, *theirs.meter_seeds}))
 
-    def _whole(self) -> Array:
-        """Z with those that wait, by itself."""
-        Z = self.Z.copy(order="F")
-        for first, columns in self._blocks(np.empty((self.size, 0)), NOTHING, NOTHING):
-            Z += tall.combine(_bounded(columns), self._signs(first, columns.shape[1]))
-        Z[-1] = 0
-        return Z
-
-    def grow(self, growth: Growth) -> None:
-        """More features and heads, as if they had been there."""
-        p, q = self.size, self.heads
-        self.Z, self.waiting = (self._grown(A, growth) for A in (self.Z, self.waiting))
-        self.size, self.heads = p + growth.features, q + growth.more_heads
+    def grow(self, s: State, growth: Growth) -> dict[str, Any]:
+        """Add features and heads, as if they had been there; returns the new attributes."""
+        s.meter_sums, s.meter_waiting = (
+            self._grown(A, growth) for A in (s.meter_sums, s.meter_waiting)
+        )
+        s._meter_buffer = None
+        return {"size": self.size + growth.features, "heads": self.heads + growth.more_heads}
 
     def _grown(self, A: Array, growth: Growth) -> Array:
         p, q = self.size, self.heads
-        of_heads = (growth.wide(part, 0) for part in (A[p : p + q], A[p + q : -1]))
-        return np.asfortranarray(np.vstack([growth.tall(A[:p]), *of_heads, A[-1:]]))
-
-    def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values to go on from, bit by bit."""
-        waiting = _bounded(self.waiting[:-1, : self.count])
-        values = {"gradients": self.gradients, "seeds": sorted(self.seeds)}
-        return {"Z": self.Z[:-1], "waiting": waiting}, values
-
-    fields: ClassVar[Fields] = {
-        "gradients": schema.counter,
-        "seeds": schema.listed(schema.counter, least=1),
-    }
+        of_heads = (growth.insert_heads(part, 0) for part in (A[p : p + q], A[p + q :]))
+        return np.asfortranarray(np.vstack([growth.insert_features(A[:p]), *of_heads]))
 
     @staticmethod
     def needs(meter: Meter, size: int, heads: int) -> tuple[int, int]:
-        """The sides of Z in a file."""
+        """The shape of the sums in a file."""
         return size + 2 * heads, meter.probes
 
-    def layout(self) -> Layout:
-        length, probes = self.needs(self.meter, self.size, self.heads)
-        return {"Z": (DOUBLE, length, probes), "waiting": (DOUBLE, length, "waiting")}
-
-    def restore(self, arrays: dict[str, Array], values: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
-        waiting, count = arrays["waiting"], arrays["waiting"].shape[1]
-        if not count <= min(WAITING, values["gradients"]):
+    def check_state(self, s: State) -> None:
+        """Raise if the fields do not fit together."""
+        count = s.meter_waiting.shape[1]
+        if not count <= min(WAITING, s.meter_gradients):
             raise ValueError(f"{count} gradients cannot wait for the meter")
-        self.Z[:-1], self.waiting[:-1, :count] = arrays["Z"], waiting
-        self.count, self.gradients = count, values["gradients"]
-        self.seeds = frozenset(values["seeds"])
 
 
 def _bounded(columns: Array) -> Array:
-    """The same, without numbers that are too large to be added up."""
+    """The same, with numbers that are too large to be added limited."""
     if -LARGEST < columns.min(initial=0.0) and columns.max(initial=0.0) < LARGEST:
         return columns
     return np.clip(columns, -LARGEST, LARGEST)

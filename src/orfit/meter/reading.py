@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtri
 
-from orfit.door import Array
+from orfit.validation import Array
 
 OUTSIDE = 0.025  # of the cases, on either side of an interval
 

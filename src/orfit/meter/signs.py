@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 GOLDEN = 0x9E3779B97F4A7C15
 WORD = 64  # signs that one number makes

@@ -4,8 +4,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orfit import door
-from orfit.door import Array
+from orfit import validation
+from orfit.validation import Array
 
 
 class Model(Protocol):
@@ -68,10 +68,6 @@ class CompleteModel(Model, Protocol):
         """For linear models: F(w₀), what Y says F should be, and G: F(w) = F(w₀) + Gᵀ (w − w₀)."""
 
     @property
-    def transparent(self) -> bool:
-        """Whether a number of x that is not finite makes one of its gradient so."""
-
-    @property
     def own_gradient(self) -> bool:
         """Whether x is its own gradient: f(x; w) = xᵀ w."""
 
@@ -83,10 +79,9 @@ class Defaults:
     """The members that most models need not think about."""
 
     origin: Any = None
-    transparent = own_gradient = False
+    own_gradient = False
 
-    def accept(self, name: str, X: object, dtype: Any) -> Any:
-        return door.numbers(name, X, dtype)
+    accept: Any = staticmethod(validation.numbers)
 
     def observe(self: Any, w: Any, X: Any, Y: Array) -> tuple[Array, Array, Any]:
         F, G = self.linearize(w, X)
@@ -102,7 +97,7 @@ class Defaults:
 
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
 MODULE = "torch.nn.modules.module.Module"
-OPTIONAL = ("accept", "observe", "origin", "affine", "transparent", "own_gradient", "sync")
+OPTIONAL = ("accept", "observe", "origin", "affine", "own_gradient", "sync")
 
 
 class Completed(Defaults):

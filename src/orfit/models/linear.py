@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door, tall
-from orfit.door import Array
+from orfit import validation
 from orfit.models.base import Defaults
+from orfit.store import HOST
+from orfit.validation import Array
 
 Features = Callable[[Any], Any]
 
@@ -34,6 +35,7 @@ class Linear(Defaults):
     """
 
     linear = True
+    ops = HOST  # the operations on p-sized arrays
 
     def __init__(
         self,
@@ -43,22 +45,18 @@ class Linear(Defaults):
         bias: bool = False,
         features: Features | None = None,
     ) -> None:
-        self._features_size = door.count("size", size)
-        self.heads = None if heads is None else door.count("heads", heads)
+        self._features_size = validation.count("size", size)
+        self.heads = None if heads is None else validation.count("heads", heads)
         if features is not None and not callable(features):
             raise ValueError("features must be a function from a batch of inputs to its features")
-        self.bias = door.flag("bias", bias)
+        self.bias = validation.flag("bias", bias)
         self.features = features
         self.size = self._features_size + self.bias
         self.input_shape = (self._features_size,) if features is None else None
 
     @property
-    def transparent(self) -> bool:  # type: ignore[override]
-        return self.features is None and type(self) is Linear  # others may make what they like
-
-    @property
     def own_gradient(self) -> bool:  # type: ignore[override]
-        return self.transparent and not self.bias
+        return self.features is None and not self.bias and type(self) is Linear
 
     def initial(self) -> Array:
         shape = (self.size,) if self.heads is None else (self.size, self.heads)
@@ -69,12 +67,9 @@ class Linear(Defaults):
 
     def linearize(self, w: Array, X: Array) -> tuple[Array, Array]:
         shape, G = self._gradients(X, w.dtype)
-        return tall.inner(G, w).reshape(shape), G
+        return self.ops.inner(G, w).reshape(shape), G
 
     def affine(self, X: Array, Y: Array) -> tuple[Array, Array, Array]:
-        if self.features is None and not self.bias and X.flags.c_contiguous:  # nothing to be made
-            rows = len(X)
-            return np.zeros(rows if self.heads is None else (rows, self.heads)), Y, X.T
         shape, G = self._gradients(X, X.dtype)
         return np.zeros(shape), Y, G
 
@@ -90,7 +85,7 @@ class Linear(Defaults):
         """One like this with more features or heads, and where the parameters of those begin."""
         made, before = copy.copy(self), self._features_size
         if size is not None:
-            made._features_size = door.count("size", size)
+            made._features_size = validation.count("size", size)
             if self.features is not None:
                 raise ValueError("features are code, which cannot grow: leave size out")
             if made._features_size < before:
@@ -98,7 +93,7 @@ class Linear(Defaults):
             made.size = made._features_size + self.bias
             made.input_shape = (made._features_size,)
         if heads is not None:
-            made.heads = door.count("heads", heads)
+            made.heads = validation.count("heads", heads)
             if self.heads is None:
                 raise ValueError("the model has no heads, of which there could be more")
             if made.heads < self.heads:
@@ -133,7 +128,7 @@ class Linear(Defaults):
                 f"features failed on a batch of shape {X.shape} ({type(error).__name__}: {error}); "
                 "it is given many inputs at once, one for each index of the first axis"
             ) from error
-        phi = door.numbers("what features returned", given, dtype)
+        phi = validation.numbers("what features returned", given, dtype)
         if phi.ndim not in (2, 3) or phi.shape[:2] != (n, self._features_size):
             expected = f"({n}, {self._features_size}) or ({n}, {self._features_size}, c)"
             raise ValueError(f"features must return shape {expected}; it returned {phi.shape}")

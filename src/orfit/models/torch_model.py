@@ -11,14 +11,11 @@ import torch
 from torch import nn
 from torch.func import functional_call, jacrev, jvp, vmap
 
-from orfit import (
-    door,
-    tall,
-    tall_torch,  # noqa: F401  (registers the operations on tensors)
-)
-from orfit.door import Array
+from orfit import validation
 from orfit.models.base import Defaults, residual
 from orfit.models.undisturbed import evaluated
+from orfit.store.torch import TORCH
+from orfit.validation import Array
 
 Tensor = torch.Tensor
 Parameters = Callable[[str], bool] | Sequence[str] | None
@@ -73,7 +70,7 @@ class TorchModel(Defaults):
             raise ValueError(f"module must be a torch.nn.Module; it is {type(module).__name__}")
         if outputs not in ("all", "label"):
             raise ValueError(f'outputs must be "all" or "label"; it is {outputs!r}')
-        if door.flag("refreshed", refreshed) and tangent:
+        if validation.flag("refreshed", refreshed) and tangent:
             raise ValueError(
                 "a tangent is bound to the statistics that it was taken with: refreshed=True is "
                 "for tangent=False"
@@ -83,8 +80,8 @@ class TorchModel(Defaults):
         self.may_differ = ("buffers",) if refreshed else ()  # of `settings`, when it is loaded
         self.linear = self.tangent = bool(tangent)
         self.outputs = outputs
-        self.target = door.scalar("target", target)
-        self.chunk_size = door.count("chunk_size", chunk_size)
+        self.target = validation.scalar("target", target)
+        self.chunk_size = validation.count("chunk_size", chunk_size)
         self._learned = chosen(dict(module.named_parameters()), parameters)
         self._sizes = [parameter.numel() for parameter in self._learned.values()]
         every = dict(module.named_parameters(remove_duplicate=False))
@@ -112,13 +109,13 @@ class TorchModel(Defaults):
         else:
             given = np.asarray(X)
             if given.dtype.kind not in "iub":  # such as tokens
-                numbers = type(X) is np.ndarray and given.dtype in door.DTYPES
-                given = given if numbers else door.numbers(name, X, np.float64)
+                numbers = type(X) is np.ndarray and given.dtype in validation.DTYPES
+                given = given if numbers else validation.numbers(name, X, np.float64)
             inputs = torch.as_tensor(given if given.flags.carray else given.copy())
         if inputs.is_floating_point():
             inputs = inputs.to(self._start)
-            if not tall.finite(inputs):
-                door.check_finite(name, tall.to_numpy(inputs))
+            if not TORCH.finite(inputs):
+                validation.check_finite(name, TORCH.to_numpy(inputs))
             return inputs
         return inputs.to(self._start.device)
 
@@ -290,7 +287,7 @@ class TorchModel(Defaults):
         outputs = self._for_numpy(F)
         if not self.tangent:
             return outputs
-        return outputs + tall.inner(G, w - self._start).reshape(outputs.shape)
+        return outputs + TORCH.inner(G, w - self._start).reshape(outputs.shape)
 
     def _for_numpy(self, F: Tensor) -> Array:
         F = F[:, 0] if F.ndim == 2 and F.shape[1] == 1 else F
@@ -316,7 +313,7 @@ class TorchModel(Defaults):
             of_each = stiffness(prior, self._learned).values()
             values = np.repeat([*of_each], self._sizes)
         else:
-            values = door.numbers("prior", prior)
+            values = validation.numbers("prior", prior)
             if values.shape not in ((), (self.size,)) or not (values > 0).all():
                 raise ValueError(
                     f"prior must be positive: a number, {self.size} of them, or a number for each "
@@ -355,7 +352,7 @@ def stiffness(prior: Mapping[str, float], names: Iterable[str]) -> dict[str, flo
     unused = [p for p in prior if not any(fnmatch.fnmatch(n, p) for n in names)]
     if unused:
         raise ValueError(f"prior names {unused[0]!r}, which no learned parameter matches")
-    checked = {pattern: door.positive("prior", value) for pattern, value in prior.items()}
+    checked = {pattern: validation.positive("prior", value) for pattern, value in prior.items()}
     matching = {n: [v for p, v in checked.items() if fnmatch.fnmatch(n, p)] for n in names}
     return {name: (values or [1.0])[-1] for name, values in matching.items()}
 

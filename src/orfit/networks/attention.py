@@ -1,4 +1,4 @@
-"""Attention in the open: what nn.MultiheadAttention computes, in layers whose inputs can be caught.
+"""The computation of nn.MultiheadAttention in products whose inputs can be recorded.
 
 Its own forward multiplies by fused weights inside of one function, where no hook sees it.
 """
@@ -15,19 +15,15 @@ from orfit.networks.rules import RULES, Rule, outer
 
 Tensor = torch.Tensor
 Record = Callable[[nn.Module, Any, Tensor], None]
-
-
-class Share:
-    """Which of the fused weights an input meets: queries, keys, values, or all three."""
-
-    def __init__(self, x: Tensor, first: int, last: int) -> None:
-        self.x, self.first, self.last = x, first, last
+# An input, and the part of the fused weights that multiplies it: 0 queries, 1 keys, 2 values.
+Share = tuple[Tensor, int, int]
 
 
 def fused(layer: nn.MultiheadAttention, share: Share, error: Tensor) -> Outer:
-    """Errors of a share only, as if those of the others were zero."""
-    made = outer(share.x, error, layer.in_proj_bias is not None)
-    around = (share.first * layer.embed_dim, (3 - share.last) * layer.embed_dim)
+    """The gradients of a share of the fused weights, zero for the others."""
+    x, first, last = share
+    made = outer(x, error, layer.in_proj_bias is not None)
+    around = (first * layer.embed_dim, (3 - last) * layer.embed_dim)
     return Outer(made.x, functional.pad(made.delta, around))
 
 
@@ -54,7 +50,7 @@ def forward(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """What the layer returns; `record` is told of each product with the fused weights."""
+    """The layer's result; `record` is called for each product with the fused weights."""
     if query.ndim != 3:
         raise ValueError("attention must get many datapoints: (n, positions, size)")
     same = query is key and key is value
@@ -65,7 +61,7 @@ def forward(
     def product(x: Tensor, first: int, last: int) -> Tensor:
         rows = slice(first * size, last * size)
         out = functional.linear(x, W[rows], None if b is None else b[rows])
-        record(layer, Share(x.detach(), first, last), out)
+        record(layer, (x.detach(), first, last), out)
         return out
 
     if same:
@@ -88,7 +84,7 @@ def forward(
 
 
 def _spread(mask: Tensor | None, heads: int | None) -> Tensor | None:
-    """A mask as scores are shaped: datapoints, heads, queries, keys."""
+    """A mask in the shape of the scores: datapoints, heads, queries, keys."""
     if mask is None or (mask.ndim == 2 and heads is not None):
         return mask
     return mask[:, None, None] if heads is None else mask.reshape(-1, heads, *mask.shape[1:])

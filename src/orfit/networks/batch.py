@@ -7,13 +7,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from orfit import door
+from orfit import validation
 
 Tensor = torch.Tensor
 
 
 def accept(name: str, inputs: Any, like: Tensor) -> Any:
-    """What a user hands in, as tensors on the device of `like`, fractions in its dtype."""
+    """A user's batch as tensors on the device of `like`, real numbers in its dtype."""
     if isinstance(inputs, Mapping):
         return {key: accept(f"{name}[{key!r}]", value, like) for key, value in inputs.items()}
     if isinstance(inputs, tuple):
@@ -25,7 +25,7 @@ def accept(name: str, inputs: Any, like: Tensor) -> Any:
     else:
         array = np.asarray(inputs)
         kept = array.dtype.kind in "iub"  # such as tokens
-        given = torch.as_tensor(array if kept else door.numbers(name, inputs))
+        given = torch.as_tensor(array if kept else validation.numbers(name, inputs))
     given = given.clone() if given.is_inference() else given
     if not given.is_floating_point():
         return given.to(like.device)
@@ -36,7 +36,7 @@ def accept(name: str, inputs: Any, like: Tensor) -> Any:
 
 
 def each(use: Callable[[Tensor], Any], inputs: Any) -> Any:
-    """The same with `use` of every tensor."""
+    """Apply `use` to every tensor."""
     if isinstance(inputs, dict):
         return {key: each(use, value) for key, value in inputs.items()}
     if isinstance(inputs, tuple):
@@ -50,7 +50,7 @@ def part(inputs: Any, start: int, stop: int) -> Any:
 
 
 def length(name: str, inputs: Any) -> int:
-    """How many datapoints there are, which every tensor has along its first axis."""
+    """The number of datapoints: every tensor has them along its first axis."""
     sides: set[int | None] = set()
     each(lambda tensor: sides.add(len(tensor) if tensor.ndim else None), inputs)
     if len(sides) != 1 or None in sides:
@@ -60,8 +60,19 @@ def length(name: str, inputs: Any) -> int:
     return n
 
 
+def pair(item: Any) -> tuple[Any, Any]:
+    """The inputs and labels in an item of a loader; labels are None if there are none."""
+    if isinstance(item, tuple | list) and len(item) == 2:
+        return item[0], item[1]
+    if isinstance(item, list) and len(item) == 1:
+        return item[0], None
+    if isinstance(item, Mapping) and "labels" in item:
+        return {name: value for name, value in item.items() if name != "labels"}, item["labels"]
+    return item, None
+
+
 def call(module: nn.Module, inputs: Any) -> Any:
-    """What the module returns, by position or by keyword."""
+    """Call the module with inputs by position or by keyword."""
     try:
         if isinstance(inputs, dict):
             return module(**inputs)
@@ -73,7 +84,7 @@ def call(module: nn.Module, inputs: Any) -> Any:
 def tensor_of(
     returned: Any, remedy: str = "return a tensor, or something that has .logits"
 ) -> Tensor:
-    """The outputs, of what a module returned."""
+    """The tensor in the result of a module."""
     if isinstance(returned, Mapping) and "logits" in returned:
         returned = returned["logits"]
     returned = getattr(returned, "logits", returned)

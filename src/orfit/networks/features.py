@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door
-from orfit.door import Array
+from orfit import validation
+from orfit.validation import Array
 
 
 class Given:
@@ -31,7 +31,7 @@ class Given:
         made = X if self.function is None else self.function(X)
         kind = str(getattr(made, "dtype", "")).removeprefix("torch.")
         wide = kind in ("float64", "") or "int" in kind or kind == "uint8"
-        phi = door.numbers("the features", made, np.float64 if wide else np.float32)
+        phi = validation.numbers("the features", made, np.float64 if wide else np.float32)
         return phi.reshape(len(phi), math.prod(phi.shape[1:]))
 
 
@@ -78,7 +78,7 @@ class Frozen:
 
         made = evaluated(self.module, torch.no_grad()(self._pieces), X)
         phi = np.concatenate(made) if made else np.empty((0, 0), np.float32)
-        door.check_finite("what the backbone made of X", phi)
+        validation.check_finite("what the backbone made of X", phi)
         return phi
 
     def _pieces(self, X: Any) -> list[Array]:

@@ -1,12 +1,13 @@
 """The gradients of a layer at many datapoints, by their factors.
 
 At one datapoint the gradient of a matrix of weights (outputs×inputs) is a sum of outer products,
-Σ_t δ_t x_tᵀ, of what went into the layer and of the error that comes back to what came out: over
-the positions t of a sequence or an image, or over several uses of the layer; of one term in a
-network of plain layers. So n gradients are known by x (n, T, inputs) and δ (n, T, outputs).
+Σ_t δ_t x_tᵀ, of the layer's inputs and of the errors at its outputs. t runs over the positions of a
+sequence or an image, or over several uses of the layer; in a network of plain layers there is one
+term. So x (n, T, inputs) and δ (n, T, outputs) represent n gradients.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ Tensor = torch.Tensor
 
 @dataclass(frozen=True)
 class Product:
-    """A step of a matrix that is not written out: leftᵀ right, of few rows each."""
+    """The step of a matrix, not written out: leftᵀ right, of few rows each."""
 
     left: Tensor  # r×outputs
     right: Tensor  # r×inputs
@@ -29,6 +30,10 @@ class Product:
     @property
     def matrix(self) -> Tensor:
         return self.left.T @ self.right
+
+    def add_to(self, tensor: Tensor) -> None:
+        """Add it to a contiguous tensor, in place."""
+        tensor.view(self.left.shape[1], self.right.shape[1]).addmm_(self.left.T, self.right)
 
 
 @dataclass(frozen=True)
@@ -58,19 +63,13 @@ class Outer:
         """Σ z_i g_i, written out."""
         return (z[:, None, None] * self.delta).flatten(0, 1).T @ self.x.flatten(0, 1)
 
-    @property
-    def shortest(self) -> "Outer | Dense":
-        """The same in the form that takes less work: many positions are best added up at once."""
-        many = self.x.shape[1] > min(self.x.shape[2], self.delta.shape[2])
-        return Dense(self.matrices) if many else self
-
-    def add_inputs(self, A: Tensor, share: float = 1.0) -> None:
-        """A += share Σ gᵀg, inputs×inputs, in place."""
-        _add(A, self.x, self.delta, share)
+    def add_inputs(self, A: Tensor) -> None:
+        """A += Σ gᵀg, inputs×inputs, in place."""
+        _add(A, self.x, self.delta)
 
     def add_outputs(self, S: Tensor) -> None:
         """S += Σ g gᵀ, outputs×outputs, in place."""
-        _add(S, self.delta, self.x, 1.0)
+        _add(S, self.delta, self.x)
 
 
 @dataclass(frozen=True)
@@ -87,24 +86,20 @@ class Dense:
 
     weighted = summed
 
-    @property
-    def shortest(self) -> "Dense":
-        return self
-
-    def add_inputs(self, A: Tensor, share: float = 1.0) -> None:
+    def add_inputs(self, A: Tensor) -> None:
         rows = self.matrices.flatten(0, 1)
-        A.addmm_(rows.T, rows, alpha=share)
+        A.addmm_(rows.T, rows)
 
     def add_outputs(self, S: Tensor) -> None:
         columns = self.matrices.transpose(0, 1).flatten(1)
         S.addmm_(columns, columns.T)
 
 
-def _add(A: Tensor, x: Tensor, delta: Tensor, share: float) -> None:
-    """A += share Σ gᵀg: each x counts as much as the δ beside it, and those of its datapoint."""
-    one = x.shape[1] == 1
-    weighted = delta.square().sum(2, True) * x if one else (delta @ delta.mT) @ x
-    A.addmm_(x.flatten(0, 1).T, weighted.flatten(0, 1), alpha=share)
+def _add(A: Tensor, x: Tensor, delta: Tensor) -> None:
+    """A += Σ gᵀg: an x is weighted with the products of its δ and those of the same datapoint."""
+    single = x.shape[1] == 1
+    weighted = delta.square().sum(2, True) * x if single else (delta @ delta.mT) @ x
+    A.addmm_(x.flatten(0, 1).T, weighted.flatten(0, 1))
 
 
 Matrices = Outer | Dense
@@ -112,45 +107,57 @@ Matrices = Outer | Dense
 
 @dataclass(frozen=True)
 class Rows:
-    """Of a table of which a datapoint uses some rows: the errors that come back to them."""
+    """The gradient of a table: the errors at the rows that a datapoint uses."""
 
     ids: Tensor  # n×T
     delta: Tensor  # n×T×columns
+    count: int  # of all rows
+
+    def summed(self, z: Tensor) -> Tensor:
+        weighted = (z[:, None, None] * self.delta).flatten(0, 1)
+        table = self.delta.new_zeros(self.count, self.delta.shape[2])
+        return table.index_add_(0, self.ids.flatten(), weighted)
 
 
-def squared(g: "Matrices | Rows | Tensor") -> Tensor:
-    """Σ |g_i|² of all."""
+Gradients = Outer | Dense | Rows | Tensor  # a tensor: of a vector of parameters
+
+
+def squared(g: Gradients) -> Tensor:
+    """Σ |g_i|²."""
     if isinstance(g, Tensor):
         return g.square().sum()
     if isinstance(g, Dense):
         return g.matrices.square().sum()
-    if isinstance(g, Outer):
-        products: Tensor = (g.x @ g.x.mT) * (g.delta @ g.delta.mT)
-        return products.sum()
-    same: Tensor = g.ids[:, :, None] == g.ids[:, None]
-    return (same * (g.delta @ g.delta.mT)).sum()
+    products: Tensor = g.delta @ g.delta.mT
+    same = g.x @ g.x.mT if isinstance(g, Outer) else g.ids[:, :, None] == g.ids[:, None]
+    return (same * products).sum()
 
 
-def together(parts: list[Matrices]) -> Matrices:
-    """The sum of gradients of the same matrix, used in several places."""
-    if len(parts) == 1:
-        return parts[0].shortest
+def add_up(parts: list[Any]) -> Gradients:
+    """The sum of the gradients from all layers that use the same parameters."""
+    first = parts[0]
+    if isinstance(first, Rows):
+        ids, delta = (torch.cat([getattr(p, name) for p in parts], 1) for name in ("ids", "delta"))
+        return Rows(ids, delta, first.count)
     if all(isinstance(part, Outer) for part in parts):
-        outer = [part for part in parts if isinstance(part, Outer)]
-        x, delta = (torch.cat([getattr(p, name) for p in outer], 1) for name in ("x", "delta"))
-        return Outer(x, delta).shortest
+        x, delta = (torch.cat([getattr(p, name) for p in parts], 1) for name in ("x", "delta"))
+        many = x.shape[1] > min(x.shape[2], delta.shape[2])
+        joined = Outer(x, delta)
+        return Dense(joined.matrices) if many else joined  # whichever takes less work
+    if isinstance(first, Tensor):
+        return torch.stack(parts).sum(0)
     return Dense(torch.stack([part.matrices for part in parts]).sum(0))
 
 
-def length(way: "Tensor | Product") -> Tensor:
-    """How long a step is."""
-    if isinstance(way, Product):
-        return way.squared.sqrt()
-    plain: Tensor = torch.linalg.vector_norm(way)
+def length(step: Tensor | Product) -> Tensor:
+    """|step|, in double precision."""
+    if isinstance(step, Product):
+        return step.squared.sqrt()
+    plain: Tensor = torch.linalg.vector_norm(step)
     return plain.double()
 
 
 def gram(rows: Tensor) -> Tensor:
-    """The inner products of n gradients of whatever shape."""
+    """The inner products of n gradients of any shape."""
     flat = rows.flatten(1)
     return flat @ flat.T

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from orfit import checkpoint, door, schema
+from orfit import checkpoint, schema, validation
 from orfit.checkpoint import CheckpointError
-from orfit.door import Array
-from orfit.learners import ORFit, Updates
 from orfit.learners.load import restored
-from orfit.learners.orfit import as_memory
+from orfit.learners.orfit import ORFit, as_memory
+from orfit.learners.update import Updates
 from orfit.memory import Memory
 from orfit.models import Linear
 from orfit.networks.features import Expansion, features_of
 from orfit.networks.temperature import STEEP, Temperature
+from orfit.validation import Array
 
 # R in units of E|φ|²: from 0.3 to 10 was as good on features of CIFAR-10, and 0 much worse.
 NOISE = 1.0
@@ -31,8 +31,8 @@ class Heads:
     memory: as for `ORFit`: how many directions of the features are kept, or a memory.
     noise: R, the variance of the noise in one-hot labels. "auto" takes it from the size of the
         features, R = E|φ|² over the first 1,000 datapoints. (`ORFit`'s own "auto" compares how well
-        guesses predicted lately. Where classes come one after another, that is always the last
-        class, and the smallest guess wins.)
+        candidates predicted lately. Where classes come one after another, that is always the last
+        class, and the smallest candidate wins.)
     expand: so many random ReLU features instead of the backbone's: max(Ωφ, 0), Ω from `seed`.
     layer: the name of a layer of the backbone whose outputs are the features, such as "avgpool".
     batch_size: how many inputs go through the backbone at a time.
@@ -61,15 +61,15 @@ class Heads:
     ) -> None:
         if isinstance(noise, str) and noise != "auto":
             raise ValueError(f'noise must be a number or "auto"; it is {noise!r}')
-        self._noise = noise if isinstance(noise, str) else door.nonnegative("noise", noise)
+        self._noise = noise if isinstance(noise, str) else validation.nonnegative("noise", noise)
         self._memory = as_memory(memory)
         self._memory.check_free()
-        self._batch_size = door.count("batch_size", batch_size)
+        self._batch_size = validation.count("batch_size", batch_size)
         self._source = features_of(backbone, layer, self._batch_size)
-        self._layer, self._seed = layer, door.count("seed", seed, least=0)
+        self._layer, self._seed = layer, validation.count("seed", seed, least=0)
         self._expansion = None
         if expand is not None:
-            self._expansion = Expansion(door.count("expand", expand), self._seed)
+            self._expansion = Expansion(validation.count("expand", expand), self._seed)
         self.learner: ORFit | None = None  # once it is known how many features there are
         self.classes: tuple[Label, ...] = ()
         self._inputs = 0  # features before they are expanded
@@ -271,20 +271,20 @@ def _right(prediction: Array, heads: Array, known: int) -> int:
 FIELDS: schema.Fields = {
     "kind": schema.text,
     "learner": schema.mapping,
-    "noise": lambda name, value: value if value == "auto" else door.nonnegative(name, value),
-    "expand": schema.optional(door.count),
+    "noise": lambda name, value: value if value == "auto" else validation.nonnegative(name, value),
+    "expand": schema.optional(validation.count),
     "expansion": schema.optional(schema.text),
     "backbone": schema.optional(schema.text),
     "classes": schema.listed(lambda _, value: value, least=1),
-    "inputs": door.count,
+    "inputs": validation.count,
     "ndim": schema.optional(schema.counter),
-    "measured": schema.listed(door.nonnegative, 2, 2),
+    "measured": schema.listed(validation.nonnegative, 2, 2),
     "judged": schema.listed(schema.counter, 2, 2),
-    "lost": schema.listed(door.nonnegative, len(STEEP), len(STEEP)),
+    "lost": schema.listed(validation.nonnegative, len(STEEP), len(STEEP)),
     "counts": schema.listed(schema.counter),
     "layer": schema.optional(schema.text),
     "seed": schema.counter,
-    "batch_size": door.count,  # what a network makes of a row is rounded as its batch is large
+    "batch_size": validation.count,  # rounding of a network's outputs depends on it
 }
 
 
@@ -293,7 +293,7 @@ def load(arrays: dict[str, Array], header: dict[str, Any], backbone: Any, **_: A
     known = schema.record(FIELDS)("header", header)
     described: dict[str, Any] = schema.mapping("model", known["learner"].get("model"))
     sides: Sequence[Any] = [described.get("size"), described.get("heads")]
-    p, q = (door.count(name, side) for name, side in zip(("size", "heads"), sides, strict=True))
+    p, q = map(validation.count, ("size", "heads"), sides)
     labels = _labels(known["classes"])
     if len({*labels}) != len(labels) or len(labels) > q:
         raise ValueError("the classes are not those of the heads")

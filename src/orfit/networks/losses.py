@@ -1,4 +1,4 @@
-"""What is fitted: numbers whose squares are what is lost, one or more for each datapoint."""
+"""The numbers that are fitted: half of their squares is the loss of a datapoint."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ FLOOR = 1e-6  # beside 2ℓ, since the root has no slope at 0
 
 @dataclass(frozen=True)
 class Fitted:
-    """f, n or n×c numbers that depend on the network, and what they are to become."""
+    """f, n or n×c numbers that depend on the network, and their targets."""
 
     f: Tensor
     target: Tensor
@@ -39,7 +39,7 @@ class Squares:
 
 
 class Root:
-    """f = sqrt(2 ℓ), fitted to 0: then f²/2 is ℓ, and a datapoint has one gradient."""
+    """f = sqrt(2ℓ), fitted to 0: f²/2 is ℓ, and a datapoint has one gradient."""
 
     def __init__(self, loss: Callable[[Tensor, Any], Any]) -> None:
         self.loss = loss
@@ -65,7 +65,7 @@ def _entropies(outputs: Tensor, y: Tensor) -> Tensor:
 
 
 class CrossEntropy(Root):
-    """Of classes, y whole numbers; without y, of the class that is predicted."""
+    """The cross-entropy of classes y, whole numbers; without y, of the predicted class."""
 
     def __init__(self) -> None:
         super().__init__(_entropies)
@@ -95,7 +95,7 @@ def flat(outputs: Tensor) -> Tensor:
 
 
 def loss_of(loss: Any) -> Callable[[Tensor, Any], Fitted]:
-    """What a user hands in as loss."""
+    """The function for the argument `loss`."""
     if loss == "cross_entropy":
         return CrossEntropy()
     if loss == "squares":

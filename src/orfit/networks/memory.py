@@ -1,140 +1,97 @@
-"""The memories of all layers as one: what a step asks for."""
+"""The memory of a whole network: P has one block for each unit, so GᵀPG is a sum over units."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 
-from orfit.door import Array
-from orfit.networks.gradients import Product, length, squared
-from orfit.networks.layout import aligned
-from orfit.networks.two_sided import Changes
-from orfit.networks.units import Plan
+from orfit.networks.gradients import Gradients, Product, length, squared
+from orfit.networks.unit_memory import Direction, Operation, UnitMemory
+from orfit.networks.units import Unit
+from orfit.state import State
+from orfit.validation import Array
 
 Tensor = torch.Tensor
-Way = Tensor | Product | None  # what a step does to a unit
-FIRST = 50  # datapoints, after which axes are first looked for; then after twice as many
+Steps = list[Tensor | Product | None]  # of each unit; None if it does not move
+ROUNDING = 1e-12  # eigenvalues of GᵀPG below this share of the largest count as zero
 
 
 @dataclass(frozen=True)
-class LayersSplit:
-    """GᵀPG = BᵀB by its eigenvectors, and what makes P G z of z, layer by layer."""
+class Decomposition:
+    """GᵀPG = BᵀB by its eigenvectors, and the functions that compute P G z of each unit."""
 
-    gradients: list[Any]
-    moved: list[Any]  # of each layer, a function of z
+    directions: list[Direction | None]
     roots: Array
     vectors: Array
-    total: float  # |G|
+    norm: float  # |G|
     like: Tensor
 
     @property
-    def factor(self) -> Array:
+    def B(self) -> Array:
         return np.asarray(self.roots[:, None] * self.vectors.T)
 
     @property
     def novelty(self) -> float:
-        return float(np.linalg.norm(self.roots)) / self.total if self.total > 0 else 0.0
+        """sqrt(Σ gᵀPg / Σ |g|²)."""
+        return float(np.linalg.norm(self.roots)) / self.norm if self.norm > 0 else 0.0
 
-    def move(self, z: Array) -> tuple[list[Way], float]:
-        """P G B⁺ z, and its length: where it was small beside G z, to half of the digits."""
+    def step(self, z: Array) -> tuple[Steps, float]:
+        """P G B⁺ z and its length. A length that is small beside |G z| has half of the digits."""
         some = self.roots > 0
         weights = self.vectors[:, some] @ (z[some, 0] / self.roots[some])
         on_device = torch.as_tensor(weights).to(self.like)
-        moves = [None if move is None else move(on_device) for move in self.moved]
-        lengths = [length(m) for m in moves if m is not None]
-        return moves, float(torch.stack(lengths).norm())
+        steps = [None if compute is None else compute(on_device) for compute in self.directions]
+        lengths = [length(step) for step in steps if step is not None]
+        return steps, float(torch.stack(lengths).norm())
 
 
-class LayerMemory:
-    """A memory for each unit of a network; what it carries is the network itself.
+def decompose(
+    memories: Sequence[UnitMemory], gradients: Sequence[Gradients | None], R: float
+) -> Decomposition:
+    """Compute GᵀPG and its eigenvectors. gradients: of each unit; None if it was not used."""
+    pairs = zip(memories, gradients, strict=True)
+    found = [None if g is None else memory.project(g, R) for memory, g in pairs]
+    grams = [one[0].double() for one in found if one is not None]
+    if not grams:
+        raise ValueError("the network's outputs depend on no parameter that is learned")
+    values, vectors = np.linalg.eigh(torch.stack(grams).sum(0).cpu().numpy())
+    roots = np.sqrt(np.where(values > ROUNDING * values[-1], values, 0.0))
+    norm = torch.stack([squared(g).double() for g in gradients if g is not None]).sum().sqrt()
+    directions = [None if one is None else one[1] for one in found]
+    like = next(iter(memories[0].tensors.values()))
+    return Decomposition(directions, roots, vectors, float(norm), like)
 
-    every: after so many datapoints axes are found anew, O(inputs³); in the beginning more often.
+
+def plan_changes(
+    units: list[Unit],
+    memories: Sequence[UnitMemory],
+    gradients: Sequence[Gradients | None],
+    steps: Steps,
+) -> list[tuple[Operation, int]]:
+    """The changes in place that complete a step, each with the version of its tensor before."""
+    operations: list[Operation] = []
+    for unit, memory, g, step in zip(units, memories, gradients, steps, strict=True):
+        if g is not None:
+            operations += memory.accumulate(g)
+        if step is not None:
+            operations += unit.displace(step)
+    return [(operation, operation[0]._version) for operation in operations]
+
+
+def apply_pending(s: State) -> None:
+    """Apply the changes in place that a committed step has left.
+
+    If an exception interrupts it, the next call continues: an operation on a tensor happens fully
+    or not at all, and the version of the tensor shows whether it happened.
     """
+    for (tensor, change), version in s.pending:
+        if tensor._version == version:
+            change(tensor)
+    s.pending = []
 
-    def __init__(self, plan: Plan, noise: float, every: int) -> None:
-        self.plan, self.noise, self.every = plan, noise, every
-        self.seen = self._since = 0
-        self.pending: list[tuple[Tensor, int, Any]] = []  # what is to be done in place
-        self.dtype = plan.units[0].parameters[0].dtype
-        self.reach = self.largest()
 
-    def largest(self) -> float:
-        """How large the largest parameter is."""
-        each = [p.detach().abs().max() for u in self.plan.units for p in u.parameters if p.numel()]
-        return float(torch.stack(each).max())
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        return (self, *(unit.memory for unit in self.plan.units))
-
-    @property
-    def rank(self) -> int:
-        return sum(unit.memory.rank for unit in self.plan.units)
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers are kept."""
-        memories = [unit.memory for unit in self.plan.units]
-        return sum(getattr(memory, name).numel() for memory in memories for name in memory.held)
-
-    def split(self, gradients: list[Any]) -> LayersSplit:
-        """How gradients lie to the past. Changes nothing."""
-        like = self.plan.units[0].parameters[0].detach()
-        K: Tensor | None = None
-        moved: list[Any] = []
-        squares = []
-        for unit, g in zip(self.plan.units, gradients, strict=True):
-            if g is None:
-                moved.append(None)
-                continue
-            gram, move = unit.memory.against(g, self.noise)
-            K = gram.double() if K is None else K + gram.double()
-            moved.append(move)
-            squares.append(squared(g).double())
-        if K is None:
-            raise ValueError("the network's outputs depend on no parameter that is learned")
-        values, vectors = np.linalg.eigh(np.asarray(K.cpu()))
-        roots = np.sqrt(np.where(values > 1e-12 * values[-1], values, 0.0))
-        total = float(torch.stack(squares).sum().sqrt())
-        return LayersSplit(gradients, moved, roots, vectors, total, like)
-
-    def remember(self, past: LayersSplit, move: list[Way] | None = None) -> None:
-        """Take gradients in, and let the network move: when this has happened, in `settle`."""
-        changes: Changes = []
-        for unit, g in zip(self.plan.units, past.gradients, strict=True):
-            if g is not None:
-                changes += unit.memory.changes(g, self.noise)
-        for unit, M in zip(self.plan.units, move or [], strict=move is not None):
-            if M is not None:
-                changes += [(p.detach(), change) for p, change in unit.displaced(M)]
-        self.pending = [(held, held._version, change) for held, change in changes]
-
-    def settle(self) -> None:
-        """Do what is left to be done in place.
-
-        It may be cut short, and is called again then. An operation on a tensor happens or does not,
-        and its version tells.
-        """
-        with torch.inference_mode(False), torch.no_grad():
-            for held, version, change in self.pending:
-                if held._version == version:
-                    change(held)
-        self.pending = []
-
-    def count(self, datapoints: int) -> None:
-        """Note that so many were seen."""
-        self.seen += datapoints
-        self._since += datapoints
-
-    def look_if_due(self) -> None:
-        """Find all axes anew, if enough were seen since."""
-        if self._since >= min(self.every, max(FIRST, self.seen - self._since)):
-            self.look()
-
-    def look(self) -> None:
-        """Find all axes anew."""
-        self._since = 0
-        for unit in self.plan.units:
-            found = unit.memory.look(self.noise)
-            vars(unit.memory).update({name: aligned(t) for name, t in found.items()})
+def largest_parameter(units: list[Unit]) -> float:
+    """The largest absolute value of all parameters."""
+    each = [p.detach().abs().max() for unit in units for p in unit.parameters if p.numel()]
+    return float(torch.stack(each).max())

@@ -1,4 +1,4 @@
-"""Which layers are known: how the gradients of each kind follow from its input and its error."""
+"""The supported layers: the gradients of each kind from its input and its error."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ Norm = nn.LayerNorm | nn.GroupNorm | nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchN
 
 
 def _none(layer: Any) -> None:
-    """Any layer of its class."""
+    """No obstacle for any layer of the class."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How a layer's gradients are made.
+    """How a layer's gradients are computed.
 
-    factors: of the layer, its input, and the error at its output, for many datapoints.
-    names: the parameters whose gradients they are, columns side by side.
+    factors: a function of the layer, its input, and the error at its output, for many datapoints.
+    names: the parameters, columns side by side.
     kind: "matrix", "vector" or "rows".
-    obstacle: why a layer of that class is not one that the rule knows; None: it is.
+    obstacle: returns why the rule does not apply to a layer of the class, or None if it does.
     """
 
     factors: Factors
@@ -42,7 +42,7 @@ RULES: dict[type, Rule] = {}
 def register_layer(
     layer: type, factors: Factors, names: Sequence[str] = ("weight", "bias"), kind: str = "matrix"
 ) -> None:
-    """Teach `PerLayer` a class of layers of your own.
+    """Let `PerLayer` learn a class of layers of your own.
 
     factors: a function of the layer, its input and the error, the gradient at its output, both with
         the datapoints first. For a "matrix" it returns (x, δ), n×inputs and n×outputs, or with
@@ -51,7 +51,7 @@ def register_layer(
     names: the parameters, side by side: each has `outputs` rows in a matrix, so that a bias is one
         more column, whose x is 1; in a vector, one follows the other.
 
-    Before anything is learned the gradient of one datapoint is held against torch's own.
+    Before the first step the sum of the gradients is compared with torch's own.
 
     Examples:
         >>> import torch
@@ -74,7 +74,7 @@ def register_layer(
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
-    """The rule of the layer's class, or of the next one that it is made from."""
+    """The rule of the layer's class, or of its nearest base class."""
     return next((RULES[kind] for kind in type(layer).__mro__ if kind in RULES), None)
 
 
@@ -83,14 +83,14 @@ def linear(layer: nn.Linear, x: Tensor, error: Tensor) -> Outer:
 
 
 def outer(x: Tensor, error: Tensor, bias: bool) -> Outer:
-    """Of inputs (n, …, inputs) and errors (n, …, outputs); a bias is a weight whose input is 1."""
+    """Inputs (n, …, inputs) and errors (n, …, outputs); a bias is a weight whose input is 1."""
     x = x.reshape(len(x), -1, x.shape[-1])
     x = functional.pad(x, (0, 1), value=1.0) if bias else x
     return Outer(x, error.reshape(len(error), -1, error.shape[-1]))
 
 
 def convolution(layer: Convolution, x: Tensor, error: Tensor) -> Outer | Dense:
-    """Each position is an outer product of a patch and an error; with groups, of part of them."""
+    """Each position is an outer product of a patch and an error, or of their parts by group."""
     flat = isinstance(layer, nn.Conv1d)
     sides = [(1,) * flat + tuple(s) for s in (layer.kernel_size, layer.dilation, layer.stride)]
     ends = list(layer._reversed_padding_repeated_twice)
@@ -116,11 +116,11 @@ def embedding(layer: nn.Embedding, x: Tensor, error: Tensor) -> Rows:
     ids = x.reshape(len(x), -1)
     if layer.padding_idx is not None:
         delta = delta * (ids != layer.padding_idx)[..., None]
-    return Rows(ids, delta)
+    return Rows(ids, delta, layer.num_embeddings)
 
 
 def norm(layer: Norm, x: Tensor, error: Tensor) -> Tensor:
-    """Of each datapoint, for weights and for biases, one after the other."""
+    """The gradients of the weights, then those of the biases."""
     if isinstance(layer, nn.LayerNorm):
         normal = functional.layer_norm(x, layer.normalized_shape, None, None, layer.eps)
         over = tuple(range(1, x.ndim - len(layer.normalized_shape)))

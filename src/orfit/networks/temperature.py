@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp, softmax
 
-from orfit.door import Array
+from orfit.validation import Array
 
 STEEP = 2.0 ** np.arange(-1, 7.25, 0.25)  # the t that are compared
 USUAL = 10.0  # about what is found where the noise is the mean squared length of the features

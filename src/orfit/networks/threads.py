@@ -1,9 +1,9 @@
 """NumPy's threads beside torch's.
 
-Both keep threads, which after some work wait for more with a processor of their own. Where there
-are few processors, the small eigenproblems of a step, which NumPy and SciPy would share among
-threads, so wait for torch: on two cores a block of 50 datapoints took five times as long. Alone
-they are done in a fraction of a millisecond.
+Both keep threads, which occupy their processors for a while after some work. If there are few
+processors, the small eigenproblems of a step, which NumPy and SciPy would distribute to threads,
+wait for torch: on two cores a block of 50 datapoints took five times as long. On one thread they
+take a fraction of a millisecond.
 """
 
 import threading
@@ -12,19 +12,19 @@ from typing import Any
 from threadpoolctl import ThreadpoolController
 
 
-class SmallAlone:
-    """Within it NumPy and SciPy take one thread, in the whole process; torch takes its own.
+class OneThread:
+    """A context in which NumPy and SciPy use one thread, in the whole process; torch uses its own.
 
-    Where several threads are within, the first to leave gives all back: the others are slower for
-    the rest of their call. (threadpoolctl heeds one thread at a time, and forgets it when it ends,
-    so that the last to leave might not be heard.)
+    If several threads are inside, the first exit restores the limits: the others are slower for
+    the rest of their call. (threadpoolctl stores limits per thread, and drops them when the thread
+    ends, so that the last exit might have no effect.)
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
         self._numpys: Any = None  # the BLAS of NumPy and of SciPy
-        self._found: Any = None  # what they had when nobody was within
+        self._found: Any = None  # the limits outside of all contexts
 
     def __enter__(self) -> None:
         with self._lock:
@@ -41,4 +41,4 @@ class SmallAlone:
             self._found.restore_original_limits()
 
 
-small_alone = SmallAlone()
+one_thread = OneThread()

@@ -1,6 +1,7 @@
-"""From a network to its units: parameters that one memory is kept for, and their layers."""
+"""The units of a network: groups of parameters that share one memory, and their layers."""
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,37 +10,35 @@ from torch import nn
 from torch.nn import functional
 
 from orfit.networks import attention  # noqa: F401  (its rule is registered)
-from orfit.networks.gradients import Dense, Outer, Product, Rows, together
-from orfit.networks.input_side import InputSide
+from orfit.networks.diagonal import Diagonal
+from orfit.networks.embedding import Embedding
+from orfit.networks.gradients import Dense, Gradients, Outer, Product, Rows
 from orfit.networks.rules import Rule, rule_of
 from orfit.networks.two_sided import TwoSided
-from orfit.networks.vector import Vector
-from orfit.networks.words import Words
+from orfit.networks.unit_memory import Operation, UnitMemory
 
 Tensor = torch.Tensor
-WIDEST = 20_000  # outputs: the square of more is no memory for one layer
+FEW = 600  # parameters of a vector: of more, only variances are kept
+WIDEST = 20_000  # outputs: the covariances of more take too much memory for one layer
 REMEDY = (
     'leave it out (unsupported="freeze", or parameters=…), take one backward pass for each '
-    'datapoint (unsupported="jacobian"), or teach it by orfit.register_layer'
+    'datapoint (unsupported="jacobian"), or register it by orfit.register_layer'
 )
-
-
-Change = Callable[[Tensor], Any]
 
 
 @dataclass
 class Unit:
-    """Parameters that one memory is kept for: side by side, in units of their prior.
+    """Parameters that share one memory, side by side, in units of their prior.
 
-    kind: "matrix", the columns of each parameter side by side; "vector", one after the other;
-        "rows", a table; or "jacobian", a vector whose gradients torch has to find one by one.
+    kind: "matrix", the columns of each parameter side by side; "vector", one after the other, a
+        matrix of one row if it is short; "rows", a table; or "jacobian", a vector whose gradients
+        torch computes one by one.
     """
 
     kind: str
     names: list[str]
     parameters: list[nn.Parameter]
     roots: list[float]  # 1 / sqrt(Π) of each
-    memory: Any = None
 
     @property
     def rows(self) -> int:
@@ -59,8 +58,13 @@ class Unit:
             yield parameter, slice(start, stop), root
             start = stop
 
-    def arranged(self, values: Tensor, given: list[nn.Parameter]) -> Tensor:
-        """Columns of these parameters, of which some may not be learned, as the unit has them."""
+    @property
+    def is_long(self) -> bool:
+        """Whether it is a vector of which only variances are kept."""
+        return self.kind in ("vector", "jacobian") and self.size > FEW
+
+    def select(self, values: Tensor, given: list[nn.Parameter]) -> Tensor:
+        """The unit's columns of values whose columns belong to the parameters `given`."""
         plain = all(root == 1 for root in self.roots)
         if plain and [id(p) for p in given] == [id(p) for p in self.parameters]:
             return values
@@ -75,80 +79,51 @@ class Unit:
             start = stop
         return made
 
-    def gradient(self, made: Any, given: list[nn.Parameter]) -> Any:
-        """What a rule made, in the unit's own terms and in the precision of its parameters."""
+    def gradient(self, made: Any, given: list[nn.Parameter]) -> Gradients:
+        """The result of a rule, in the unit's columns and in the dtype of its parameters."""
         dtype = self.parameters[0].dtype
-        if isinstance(made, tuple):  # of a rule that users wrote
+        if isinstance(made, tuple):  # of a registered rule
             x, delta = (part if part.ndim == 3 else part[:, None] for part in made)
             made = Outer(x, delta)
         if isinstance(made, Outer):
-            x = self.arranged(made.x.to(dtype), given)
-            return Outer(x, made.delta.to(dtype))
+            return Outer(self.select(made.x.to(dtype), given), made.delta.to(dtype))
         if isinstance(made, Dense):
-            return Dense(self.arranged(made.matrices.to(dtype), given))
+            return Dense(self.select(made.matrices.to(dtype), given))
         if isinstance(made, Rows):
-            delta = self.arranged(made.delta.to(dtype), given)
+            delta = self.select(made.delta.to(dtype), given)
             if self.kind == "rows":
-                return Rows(made.ids, delta)
+                return Rows(made.ids, delta, made.count)
             return Outer(delta, functional.one_hot(made.ids, self.rows).to(dtype))
-        return self.arranged(made.to(dtype), given)
+        return self.vectors(self.select(made.to(dtype), given))
 
-    def joined(self, parts: list[Any]) -> Any:
-        """The sum of gradients from all places where the parameters are used."""
-        if self.kind == "matrix":
-            return together(parts)
-        if self.kind == "rows":
-            ids, delta = (torch.cat([getattr(p, n) for p in parts], 1) for n in ("ids", "delta"))
-            return Rows(ids, delta)
-        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+    def vectors(self, g: Tensor) -> Gradients:
+        """Gradients of a vector, n×size, in the form that its memory takes."""
+        return g if self.is_long else Outer(g[:, None], g.new_ones(len(g), 1, 1))
 
-    def summed(self, g: Any, z: Tensor) -> Tensor:
-        """Σ z_i g_i, written out as the unit's parameters lie."""
-        dtype = self.parameters[0].dtype
-        z = z.to(dtype)
-        if isinstance(g, Outer | Dense):
-            return g.summed(z)
-        if isinstance(g, Rows):
-            table = g.delta.new_zeros(self.rows, self.size)
-            weighted = z[:, None, None] * g.delta
-            return table.index_add_(0, g.ids.flatten(), weighted.flatten(0, 1))
-        return z @ torch.as_tensor(g).to(dtype)
-
-    def displaced(self, M: Tensor | Product) -> Iterator[tuple[nn.Parameter, Change]]:
-        """What a step in the unit's own terms does to each parameter, in one operation."""
+    def displace(self, step: Tensor | Product) -> Iterator[Operation]:
+        """The change in place of each parameter by a step."""
         for parameter, place, root in self.places():
-            if isinstance(M, Product) and parameter.is_contiguous():
-                yield parameter, _adding_product(M.left, M.right[:, place], root)
+            if isinstance(step, Product) and parameter.is_contiguous():
+                columns = Product(root * step.left, step.right[:, place], step.squared)
+                yield parameter, columns.add_to
             else:
-                whole = M.matrix if isinstance(M, Product) else M
-                yield parameter, _adding(root * whole[..., place].reshape(parameter.shape))
+                whole = step.matrix if isinstance(step, Product) else step
+                part = root * whole[..., place].reshape(parameter.shape)
+                yield parameter, functools.partial(Tensor.add_, other=part)
 
-    def remembering(self, sides: str) -> None:
-        """Get a memory."""
+    def empty_memory(self) -> UnitMemory:
+        """The memory before the first gradient."""
         like = self.parameters[0].detach()
-        if self.kind == "matrix" and sides == "both" and self.rows > WIDEST:
+        if self.is_long:
+            return Diagonal(like.new_zeros(self.size))
+        if self.kind == "rows":
+            return Embedding.empty(self.rows, self.size, like)
+        if self.rows > WIDEST:
             raise ValueError(
                 f"{self.names[0]} has {self.rows} outputs, whose covariances would take "
-                f'{self.rows**2 * 4e-9:.0f} GB: leave it out by parameters=…, or take sides="input"'
+                f"{self.rows**2 * 4e-9:.0f} GB: leave it out by parameters=…"
             )
-        if self.kind == "matrix":
-            kind = TwoSided if sides == "both" else InputSide
-            self.memory = kind(self.rows, self.size, like)
-        elif self.kind == "rows":
-            self.memory = Words(self.rows, self.size, like, sides)
-        else:
-            self.memory = Vector(self.size, like)
-
-
-def _adding(way: Tensor) -> Change:
-    return lambda held: held.add_(way)
-
-
-def _adding_product(left: Tensor, right: Tensor, root: float) -> Change:
-    def change(held: Tensor) -> None:
-        held.view(left.shape[1], right.shape[1]).addmm_(left.T, right, alpha=root)
-
-    return change
+        return TwoSided.empty(self.rows, self.size, like)
 
 
 @dataclass(frozen=True)
@@ -158,7 +133,7 @@ class Place:
     layer: nn.Module
     rule: Rule
     unit: Unit
-    given: list[nn.Parameter]  # all that the rule speaks of, learned or not
+    given: list[nn.Parameter]  # all parameters of the rule, learned or not
 
 
 @dataclass
@@ -174,14 +149,13 @@ def plan_of(
     module: nn.Module,
     learned: dict[str, nn.Parameter],
     stiffness: dict[str, float],
-    sides: str,
     unsupported: str,
 ) -> Plan:
-    """The units of these parameters; `unsupported` tells what becomes of those no rule knows."""
+    """The units of these parameters. See `PerLayer` for `unsupported`."""
     names = {id(parameter): name for name, parameter in learned.items()}
     plan = Plan()
     unknown: dict[str, str] = {}
-    inner: dict[int, str] = {}  # layers that are used by no forward of their own, and why
+    inner: dict[int, str] = {}  # layers whose own forward is not called, and why
     for path, layer in module.named_modules():
         own = [p for p in layer.parameters(recurse=False) if id(p) in names]
         if not own:
@@ -215,13 +189,11 @@ def plan_of(
         plan.frozen = list(unknown)
     if not plan.units:
         raise ValueError("no parameter is left to be learned: all are of layers that are not known")
-    for unit in plan.units:
-        unit.remembering(sides)
     return plan
 
 
 def _obstacle(layer: nn.Module, rule: Rule | None) -> str | None:
-    """Why no rule speaks of a layer; None: it does."""
+    """Why no rule applies to a layer; None if one does."""
     if rule is None:
         return f"{type(layer).__name__} is not known"
     for name in rule.names:
@@ -239,7 +211,7 @@ def _placed(
     names: dict[int, str],
     stiffness: dict[str, float],
 ) -> Place | None:
-    """The layer's place, in a unit with which it shares a parameter, or in one of its own."""
+    """The layer's place, in the unit with which it shares a parameter, or else in a new one."""
     learned = [p for p in known if id(p) in names]
     sharing = [u for u in plan.units if any(p is q for p in u.parameters for q in learned)]
     if len(sharing) > 1:

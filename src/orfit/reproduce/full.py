@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce import limited, report, rotated
 from orfit.reproduce.report import Advance, Curves
+from orfit.validation import Array
 
 TITLE = "Unlimited memory: one pass of ORFit, many epochs of SGD (fig:full)"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from orfit import terminal
-from orfit.door import Array
+from orfit.validation import Array
 
 Advance = Callable[[], None]
 

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import orfit
-from orfit.door import Array
 from orfit.reproduce import report, rotated
 from orfit.reproduce.report import Advance, Curves
 from orfit.reproduce.tanh import TanhNetwork
+from orfit.validation import Array
 
 TITLE = "RLS, NTK-RLS and EKF in the limit (prop:compare_RLS, thm:implicit_bias_ntk)"
 

@@ -12,7 +12,7 @@ from scipy import ndimage
 
 import orfit
 from orfit import datasets
-from orfit.door import Array
+from orfit.validation import Array
 
 PIXELS = 28
 

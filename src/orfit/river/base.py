@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from orfit.learners.onestep import OneStep
+from orfit.learners.gain import GainLearner
 from orfit.river.engine import Engine
 from orfit.river.settings import Settings
 
@@ -41,7 +41,7 @@ class Estimator:
         self._names: dict[Any, int] = {}  # of classes or targets: which head is theirs
 
     @property
-    def learner(self) -> OneStep | None:
+    def learner(self) -> GainLearner | None:
         """The learner behind it, with all rows learned; None before the first.
 
         Its inputs are scaled. `learner.health()` tells how it is doing.

@@ -8,9 +8,9 @@ from river import base
 from river.utils import dataframe
 from scipy.special import softmax
 
-from orfit.door import Array
 from orfit.river.base import Estimator
 from orfit.river.values import labels, named, table, weight, weights
+from orfit.validation import Array
 
 
 class ORFitClassifier(Estimator, base.MiniBatchClassifier):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 PLAIN = frozenset({float, int, bool})  # what needs no second look
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.faces import exact, grown, learner_for
 from orfit.faces.discriminant import Discriminant
 from orfit.faces.evidence import most_likely_noise
 from orfit.faces.rows import Rows
-from orfit.learners.onestep import OneStep
+from orfit.learners.gain import GainLearner
 from orfit.river.columns import Columns
 from orfit.river.inputs import Inputs
 from orfit.river.settings import Settings
+from orfit.validation import Array
 
 FIRST = 256  # rows, a power of two, after which the scale stays
 BLOCK = 64  # rows that wait at most, later
@@ -43,7 +43,7 @@ class Engine:
         self._basis = 0  # rows that gave the scale
         self._offset = np.zeros(heads or 1)  # of labels
         self._inputs: Inputs | None = None
-        self._learner: OneStep | None = None
+        self._learner: GainLearner | None = None
         self._w: Any = None  # the learner's, since somebody asked
         self._classified = classes
         self._classes: Discriminant | None = None
@@ -137,7 +137,7 @@ class Engine:
         return self._inputs.make(rows) @ self._parameters() + self._offset
 
     @property
-    def learner(self) -> OneStep | None:
+    def learner(self) -> GainLearner | None:
         """The learner, with all rows learned; None before the first."""
         if self._rows > self._learned:
             self.settle()
@@ -200,7 +200,7 @@ class Engine:
                 rows[row : self._rows - 1] = rows[row + 1 : self._rows]
         self._rows -= 1
 
-    def _grow(self, learner: OneStep) -> OneStep:
+    def _grow(self, learner: GainLearner) -> GainLearner:
         assert self._inputs is not None
         size, heads = self._inputs.size, self.heads
         self._learner = learner = grown(learner, size, heads, self.settings.memory)
@@ -208,7 +208,7 @@ class Engine:
             self._classes = self._classes.grown(heads or 1)
         return learner
 
-    def _learn_rows(self, learner: OneStep, rows: slice) -> None:
+    def _learn_rows(self, learner: GainLearner, rows: slice) -> None:
         inputs, classes = self._inputs, self._classes
         assert inputs is not None
         X, Y = self._X[rows, : inputs.columns], self._Y[rows] - self._offset

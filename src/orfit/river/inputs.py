@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.river.columns import Columns
 from orfit.river.scale import Scale
 from orfit.river.settings import Settings
+from orfit.validation import Array
 
 FAR = 20.0  # standard deviations: beyond, a value has left the scale of so few rows
 MORE = 8  # columns at least, by which there are more at a time

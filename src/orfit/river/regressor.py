@@ -7,7 +7,7 @@ from typing import Any
 from river import base, proba
 from river.utils import dataframe
 
-from orfit import door
+from orfit import validation
 from orfit.river.base import Estimator
 from orfit.river.values import label, labels, table, weight, weights
 
@@ -74,7 +74,7 @@ class ORFitRegressor(Estimator, base.MiniBatchRegressor):
     def learn_many(self, X: Any, y: Any, w: Any = 1.0) -> None:
         """Learn the rows of a frame, one after another."""
         _, names, numbers = table(X)
-        Y = door.numbers("y", labels(y, len(numbers)))
+        Y = validation.numbers("y", labels(y, len(numbers)))
         self._engine.learn_rows(names, numbers, Y, weights(w, len(numbers)))
 
     def predict_many(self, X: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 ROUNDING = 1e-9  # of its size: a feature that varies by less does not
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orfit import door
+from orfit import validation
 from orfit.faces import learner_for
 from orfit.features import Drawn, Fourier, ReLU
 
@@ -25,11 +25,11 @@ class Settings:
     def check(self) -> None:
         """Raise where one is not what it should be."""
         learner_for(1, None, self.memory, noise=self.noise, forgetting=self.forgetting)
-        door.flag("scaling", self.scaling)
-        door.flag("fit_intercept", self.fit_intercept)
-        door.count("n_components", self.n_components)
+        validation.flag("scaling", self.scaling)
+        validation.flag("fit_intercept", self.fit_intercept)
+        validation.count("n_components", self.n_components)
         if self.seed is not None:
-            door.count("seed", self.seed, least=0)
+            validation.count("seed", self.seed, least=0)
         if self.features is not None and self.features not in MAPS:
             known = ", ".join(f'"{name}"' for name in MAPS)
             raise ValueError(f"features must be None, {known}; it is {self.features!r}")

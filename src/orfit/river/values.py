@@ -1,4 +1,4 @@
-"""The door of the estimators: frames, labels and weights, as users of river hand them in."""
+"""Validation of the arguments of the estimators: frames, labels and weights."""
 
 import math
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 from river.utils import dataframe
 
-from orfit import door
-from orfit.door import Array
+from orfit import validation
+from orfit.validation import Array
 
 
 def label(y: Any) -> float:
     """A label that is a number; of a bool, 0 or 1."""
     if type(y) is float and math.isfinite(y):
         return y
-    return door.scalar("y", float(y) if isinstance(y, bool | np.bool_) else y)
+    return validation.scalar("y", float(y) if isinstance(y, bool | np.bool_) else y)
 
 
 def named(y: Any) -> Any:
@@ -40,7 +40,7 @@ def _missing(y: Any) -> bool:
 
 def weight(w: Any) -> float:
     """How many rows a row counts as."""
-    return 1.0 if type(w) is float and w == 1.0 else door.nonnegative("w", w)
+    return 1.0 if type(w) is float and w == 1.0 else validation.nonnegative("w", w)
 
 
 def table(X: Any) -> tuple[Any, list[Any], Array]:
@@ -73,7 +73,7 @@ def weights(w: Any, rows: int) -> Array | None:
     """Of so many rows, a number for all or a series; None where each counts as one."""
     if isinstance(w, int | float):
         return None if w == 1 else np.full(rows, weight(w))
-    made = door.numbers("w", dataframe.into_series(w).to_numpy())
+    made = validation.numbers("w", dataframe.into_series(w).to_numpy())
     if made.shape != (rows,) or (made < 0).any():
         raise ValueError(f"w must be a number, or {rows} of them, and not negative")
     return made

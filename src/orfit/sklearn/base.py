@@ -1,4 +1,4 @@
-"""What the regressor and the classifier share: parameters, the door, saving."""
+"""What the regressor and the classifier share: parameters, validation, saving."""
 
 import os
 from dataclasses import asdict
@@ -9,11 +9,11 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from orfit import checkpoint, door
-from orfit.door import DTYPES, Array
+from orfit import checkpoint, validation
 from orfit.faces.rows import Rows
 from orfit.sklearn.first import Learned
 from orfit.sklearn.setup import Setup
+from orfit.validation import DTYPES, Array
 
 SEEDS = 2**31 - 1
 
@@ -146,7 +146,7 @@ class Estimator(BaseEstimator):
 def _weights(sample_weight: object, rows: int) -> Array | None:
     if sample_weight is None:
         return None
-    weight = door.numbers("sample_weight", sample_weight)
+    weight = validation.numbers("sample_weight", sample_weight)
     if weight.ndim == 0:
         weight = np.full(rows, float(weight))
     if weight.shape != (rows,):

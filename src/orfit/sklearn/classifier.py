@@ -7,8 +7,8 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 
-from orfit.door import Array
 from orfit.sklearn.base import Estimator
+from orfit.validation import Array
 
 
 class ORFitClassifier(ClassifierMixin, Estimator):

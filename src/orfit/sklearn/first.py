@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door, schema
-from orfit.door import Array
+from orfit import schema, validation
 from orfit.faces.rows import Rows
-from orfit.learners import Updates
+from orfit.learners.update import Updates
 from orfit.schema import DOUBLE, Fields, arranged
 from orfit.sklearn.scaled import Scaled
 from orfit.sklearn.setup import Setup
+from orfit.validation import Array
 
 FEW = 256  # rows, from which on a decision is the last one
 NUMBERS = 1 << 22  # that are kept at most
@@ -140,6 +140,6 @@ def _few(rows: Rows) -> Rows | None:
 
 FIELDS: Fields = {
     "scaled": schema.mapping,
-    "amounts": door.flag,
+    "amounts": validation.flag,
     "by": schema.counter,
 }

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from orfit.door import Array
 from orfit.features import Drawn
 from orfit.sklearn.classifier import ORFitClassifier
 from orfit.sklearn.scaled import Scaled
+from orfit.validation import Array
 
 OPSET = 17
 BENT = {"fourier": "Cos", "relu": "Relu"}

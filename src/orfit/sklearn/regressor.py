@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
-from orfit.door import Array
 from orfit.sklearn.base import Estimator
+from orfit.validation import Array
 
 
 class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):

@@ -7,11 +7,11 @@ import numpy as np
 
 from orfit import checkpoint
 from orfit.checkpoint import CheckpointError
-from orfit.door import Array
 from orfit.schema import Check, Fields, listed, mapping, optional, record, text
 from orfit.sklearn.classifier import ORFitClassifier
 from orfit.sklearn.first import Learned
 from orfit.sklearn.regressor import ORFitRegressor
+from orfit.validation import Array
 from orfit.version import __version__
 
 KINDS = {kind.__name__: kind for kind in (ORFitRegressor, ORFitClassifier)}

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.faces.rows import Rows
+from orfit.validation import Array
 
 CONSTANT = 1e-12  # of a column's mean: what varies by less is rounding
 

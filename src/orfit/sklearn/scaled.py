@@ -6,20 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door, schema
 from orfit import features as kinds
-from orfit.door import Array
+from orfit import schema, validation
 from orfit.faces import discriminant
 from orfit.faces.discriminant import Discriminant
 from orfit.faces.rows import Rows, dense, slices
 from orfit.features import Features
-from orfit.learners import RLS, ORFit, Updates
+from orfit.learners.gain import GainLearner
 from orfit.learners.load import restored
-from orfit.learners.onestep import OneStep
+from orfit.learners.orfit import ORFit
+from orfit.learners.rls import RLS
+from orfit.learners.update import Updates
 from orfit.schema import DOUBLE, Fields, arranged, mapping, record
 from orfit.sklearn import setup
 from orfit.sklearn.scale import Scale
 from orfit.sklearn.setup import Setup
+from orfit.validation import Array
 
 FIRST = 2000  # rows at most, of which features may see how far apart they are
 
@@ -36,7 +38,7 @@ class Scaled:
         inputs: Scale,
         targets: Scale,
         kind: Features,
-        learner: OneStep,
+        learner: GainLearner,
         long: float,
         classes: Discriminant | None = None,
     ) -> None:
@@ -76,8 +78,8 @@ class Scaled:
                 X = self.inputs.applied(part.X).astype(self.settings.dtype)
                 Y = (part.Y[:, : self.outputs] - self.targets.mean) / self.targets.unit
                 Y = Y.astype(self.settings.dtype)
-            door.check_finite("X, in units of the first rows,", X)
-            door.check_finite("y, in units of the first rows,", Y)
+            validation.check_finite("X, in units of the first rows,", X)
+            validation.check_finite("y, in units of the first rows,", Y)
 
     def learn(self, rows: Rows) -> Updates:
         """Predict each row, then learn it. What is told is in the units of the targets."""
@@ -210,7 +212,7 @@ class Scaled:
 FIELDS: Fields = {
     "settings": record(setup.FIELDS),
     "features": record({"kind": schema.one_of(*kinds.KINDS), "settings": mapping}),
-    "long": door.positive,
+    "long": validation.positive,
     "classes": schema.optional(record(discriminant.FIELDS)),
     "learner": mapping,
 }

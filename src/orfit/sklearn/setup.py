@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door, faces, schema
+from orfit import faces, schema, validation
 from orfit.faces.evidence import most_likely_noise
 from orfit.faces.rows import Rows
 from orfit.features import Features, Fourier, Raw, ReLU
-from orfit.learners.onestep import OneStep
+from orfit.learners.gain import GainLearner
 from orfit.schema import Fields
 
 # The constant of the intercept is so many times as long as a unit of a feature, and its prior as
@@ -53,7 +53,7 @@ class Setup:
 
     def learner(
         self, size: int, heads: int | None, parts: Callable[[], Iterable[Rows]]
-    ) -> tuple[OneStep, float]:
+    ) -> tuple[GainLearner, float]:
         """For so many features; and by what to divide them, beside which the intercept is free.
 
         parts: the first rows, X being their features.
@@ -107,13 +107,13 @@ def _none_or(*words: str) -> Any:
 
 
 FIELDS: Fields = {
-    "memory": door.count,
-    "noise": _word_or("auto", door.nonnegative),
-    "forgetting": _word_or("auto", door.fraction),
+    "memory": validation.count,
+    "noise": _word_or("auto", validation.nonnegative),
+    "forgetting": _word_or("auto", validation.fraction),
     "features": _none_or("fourier", "relu"),
-    "n_components": door.count,
-    "gamma": _word_or("median", door.positive),
-    "fit_intercept": door.flag,
+    "n_components": validation.count,
+    "gamma": _word_or("median", validation.positive),
+    "fit_intercept": validation.flag,
     "dtype": schema.one_of(*FREE),
     "seed": schema.counter,
 }

@@ -4,7 +4,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 
 class Baseline(Protocol):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 
 class StreamError(ValueError):

@@ -12,10 +12,10 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from orfit import door, schema
-from orfit.door import Array
+from orfit import schema, validation
 from orfit.schema import Fields
 from orfit.stream.block import StreamError
+from orfit.validation import Array
 
 HUGE = 1e100  # numbers from here on are wrong: squares and products of what is learned overflow
 FAR = 20.0  # standard deviations of the first rows: a value beyond has left their scale
@@ -57,7 +57,7 @@ class Number:
     width = 1
     unknown = 1.0
     wanted = "a number"
-    fields: ClassVar[Fields] = {"mean": door.scalar, "scale": door.positive}
+    fields: ClassVar[Fields] = {"mean": validation.scalar, "scale": validation.positive}
 
     def __init__(self, mean: float, scale: float) -> None:
         self.mean, self.scale = mean, scale
@@ -90,7 +90,9 @@ class Date:
     unknown = math.sqrt(0.5)  # of a sine
     wanted = "a date (ISO 8601)"
     fields: ClassVar[Fields] = {
-        "trend": schema.optional(schema.record({"mean": door.scalar, "scale": door.positive}))
+        "trend": schema.optional(
+            schema.record({"mean": validation.scalar, "scale": validation.positive})
+        )
     }
 
     def __init__(self, trend: dict[str, float] | None = None) -> None:
@@ -123,7 +125,7 @@ class Category:
     kind = "category"
     mean, scale = 0.0, 1.0
     wanted = "a text"
-    fields: ClassVar[Fields] = {"width": door.count}
+    fields: ClassVar[Fields] = {"width": validation.count}
 
     def __init__(self, width: int) -> None:
         self.width = width

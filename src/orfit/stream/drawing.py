@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.stream.markup import Html
+from orfit.validation import Array
 
 SIZE = 5.0, 2.9  # inches: at the width of a phone its letters can still be read
 FEW = 30  # points up to which each is marked

@@ -6,12 +6,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from orfit import door, schema
-from orfit.door import Array
+from orfit import schema, validation
 from orfit.schema import Fields
 from orfit.stream import columns
 from orfit.stream.block import Block, StreamError
 from orfit.stream.columns import FAR, HUGE, Kind, Number, kind_of, numbers, texts
+from orfit.validation import Array
 
 MISSING = ("error", "skip", "mean")
 MOST_CLASSES = 10_000
@@ -227,7 +227,7 @@ class Encoding:
         if targets:
             Y = self.target.encode(block, self.choice.targets)
         rows, notices = np.arange(len(block)), list[str]()
-        known = targets and door.finite(X) and door.finite(Y)
+        known = targets and validation.finite(X) and validation.finite(Y)
         if not known:
             lacking = {name: np.isnan(X[:, i]) for name, i in self._starts.items()}
             if targets:
@@ -338,9 +338,9 @@ class Encoding:
                 **dict.fromkeys(("targets", "ignore", "only"), schema.listed(schema.text)),
                 "categories": schema.listed(schema.text),
                 "missing": schema.one_of(*MISSING),
-                "classify": door.flag,
-                "width": door.count,
-                "trend": door.flag,
+                "classify": validation.flag,
+                "width": validation.count,
+                "trend": validation.flag,
             }
         ),
         "kinds": schema.listed(

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 LF, CR, QUOTE = b"\n"[0], b"\r"[0], b'"'[0]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.features import Features, Fourier, Polynomial, Raw
 from orfit.stream.block import StreamError
+from orfit.validation import Array
 
 MOST = 100_000  # features: a slip of the keyboard asks for more
 

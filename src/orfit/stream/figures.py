@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.stream import drawing, markup
 from orfit.stream.markup import Html
 from orfit.stream.session import SIGMAS, Session
 from orfit.stream.tables import LABELS, TITLES, number
+from orfit.validation import Array
 
 BLUE, RED, GREY = "#0072b2", "#c1440e", "#7a828c"
 STYLES: dict[str, dict[str, Any]] = {
@@ -209,7 +209,7 @@ def spectrum(session: Session) -> Html | None:
     if session.learner.model.size > LARGEST:
         return None
     root = getattr(memory, "chosen", memory).L
-    left = np.linalg.svd(root, compute_uv=False) * math.sqrt(float(memory.given.prior))
+    left = np.linalg.svd(root, compute_uv=False) * math.sqrt(float(memory.prior))
     return _bars(
         "What is left to know",
         "left (1: all)",

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.stream.block import Block
 from orfit.stream.session import Session
+from orfit.validation import Array
 
 
 @dataclass(frozen=True)

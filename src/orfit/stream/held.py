@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.meter.signs import GOLDEN, mixed
 from orfit.schema import DOUBLE, Layout
+from orfit.validation import Array
 
 MOST = 10_000  # rows that are kept: of more, a random choice
 WORD = np.uint64

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orfit import door, schema
+from orfit import schema, validation
 from orfit.schema import Check
 
 FIRST = 256  # rows between lines, at the beginning
@@ -39,7 +39,7 @@ class History:
 
 
 def _number(name: str, value: Any) -> Any:
-    door.scalar(name, value)
+    validation.scalar(name, value)
     return value  # as it is: a whole number stays one
 
 
@@ -53,4 +53,4 @@ def line(name: str, value: Any) -> dict[str, Any]:
     return made
 
 
-FIELDS = {"every": door.count, "lines": schema.listed(line, most=MOST)}
+FIELDS = {"every": validation.count, "lines": schema.listed(line, most=MOST)}

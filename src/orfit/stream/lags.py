@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from orfit.door import Array
+from orfit.validation import Array
 
 
 class Lags:

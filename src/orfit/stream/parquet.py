@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from orfit.door import Array
 from orfit.stream.block import Block, Columns, Position, StreamError
 from orfit.stream.inputs import told
 from orfit.stream.pieces import shorter
 from orfit.stream.reader import Limits, check_names
 from orfit.stream.values import without_nan
+from orfit.validation import Array
 
 MAGIC = b"PAR1"
 BUFFER = 1 << 18  # bytes of a column that are read at once: a group may be larger than the memory

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.stream.block import StreamError
 from orfit.stream.endings import Grammar, starts
 from orfit.stream.inputs import Bytes
+from orfit.validation import Array
 
 LONGEST = 64 << 20  # bytes of a record: a file without line ends must not fill the memory
 BOM = b"\xef\xbb\xbf"

@@ -1,6 +1,5 @@
 """The run of `orfit learn`: read, predict, learn, save; and stop at any time with nothing lost."""
 
-import math
 import os
 import signal
 import time
@@ -20,8 +19,6 @@ from orfit.stream.encoding import Choice
 from orfit.stream.session import Session
 from orfit.stream.setup import Setup
 from orfit.stream.source import Source
-
-LONG = 2000  # rows, for which it pays to compile, or to load what is compiled, at once
 
 
 class View(Protocol):
@@ -241,10 +238,8 @@ class Run:
     ) -> None:
         """Choose scales and features by the first rows."""
         blocks = [block for reading in first for block in reading.blocks]
-        share = self._share(first[-1].file, blocks[-1].end)
-        rows = math.inf if not share else sum(len(block) for block in blocks) / share
         few = _first(blocks, options.warmup)
-        self.session = Session.begun(choice, options, few, long=rows >= LONG)
+        self.session = Session.begun(choice, options, few)
         self.session.bookmarks = bookmarks
         self.view.begun(self.session, again=False)
 

@@ -3,16 +3,16 @@
 import os
 from typing import Any
 
-from orfit import checkpoint, door, features, schema
+from orfit import checkpoint, features, schema, validation
 from orfit.checkpoint import CheckpointError
-from orfit.door import Array
-from orfit.learners.base import Learner
+from orfit.learners.learner import Learner
 from orfit.learners.load import restored
 from orfit.schema import DOUBLE, Fields, Layout, arranged, listed, mapping, record, text
 from orfit.stream import bookmarks, history, setup
 from orfit.stream.encoding import Encoding
 from orfit.stream.session import Session
 from orfit.stream.setup import Setup
+from orfit.validation import Array
 from orfit.version import __version__
 
 KIND = "Stream"  # where a learner's file has its own
@@ -62,7 +62,7 @@ FIELDS: Fields = {
     "learners": mapping,
     "scores": mapping,
     "held": schema.counter,
-    "baselines": listed(listed(door.scalar, least=1), least=2, most=2),
+    "baselines": listed(listed(validation.scalar, least=1), least=2, most=2),
     "history": record(history.FIELDS),
     "inputs": listed(record(bookmarks.FIELDS)),
     "rows": schema.counter,

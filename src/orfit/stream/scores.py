@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from orfit import schema
-from orfit.door import Array
 from orfit.schema import DOUBLE, Fields, Layout
+from orfit.validation import Array
 
 LARGEST = 1e140  # errors count as this at most: squares can be added up
 

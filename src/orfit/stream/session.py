@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from orfit.door import Array
 from orfit.features import Features
-from orfit.learners.base import Learner
-from orfit.learners.onestep import OneStep
+from orfit.learners.gain import GainLearner
+from orfit.learners.learner import Learner
 from orfit.stream import features, setup
 from orfit.stream.baselines import baselines
 from orfit.stream.block import Block, StreamError
@@ -21,6 +20,7 @@ from orfit.stream.history import History
 from orfit.stream.lags import Lags
 from orfit.stream.scores import AmountScores, ClassScores
 from orfit.stream.setup import Setup
+from orfit.validation import Array
 from orfit.version import __version__
 
 SIGMAS = 1.959964  # an interval of so many standard deviations to each side holds 95 %
@@ -39,7 +39,7 @@ class Session:
         options: Setup,
         encoding: Encoding,
         kind: Features,
-        learner: OneStep,
+        learner: GainLearner,
         rivals: dict[str, Learner],
         why: str,
     ) -> None:
@@ -66,10 +66,8 @@ class Session:
         return self.encoding.choice.classify
 
     @classmethod
-    def begun(
-        cls, choice: Choice, options: Setup, blocks: Sequence[Block], long: bool = False
-    ) -> "Session":
-        """From the first rows, of which none is learned yet. long: there will be many."""
+    def begun(cls, choice: Choice, options: Setup, blocks: Sequence[Block]) -> "Session":
+        """From the first rows, of which none is learned yet."""
         encoding = Encoding.learned(choice, blocks)
         first = [encoding.encode(block) for block in blocks]
         encoding.far, encoding.odd = [], set()  # to be told when they are learned
@@ -92,7 +90,7 @@ class Session:
         fit, why = setup.fitted(given, X, Y, options.seed)
         phi = fit.features.make(X)
         size, heads = phi.shape[1], Y.shape[1] if choice.classify or Y.shape[1] > 1 else None
-        learner = setup.make_learner(options, fit, size, heads, long)
+        learner = setup.make_learner(options, fit, size, heads)
         rivals = {name: setup.make_rival(name, size, heads, phi) for name in options.versus}
         return cls(options, encoding, fit.features, learner, rivals, why)
 
@@ -184,15 +182,13 @@ class Session:
 
     def _learned(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
         """What was predicted of each row before it was learned, and the standard deviation."""
-        done, parts, spreads = 0, [], []
-        while done < len(phi):  # a scale belongs to the guess that is in use
-            rows = slice(done, done + self.learner.until_decision)
-            scale = np.atleast_1d(self.learner.scale)
-            updates = self.learner.learn_each(phi[rows], wanted[rows])
-            spreads.append(np.sqrt(scale * updates.variance[:, None]))
-            parts.append(updates.prediction.reshape(len(updates), -1))
-            done += len(updates)
-        made, std = np.vstack(parts), np.vstack(spreads)
+        learner, predictions, deviations = self.learner, [], []
+        for x, y in zip(phi, wanted, strict=True):
+            scale = learner.scale  # before the row: a scale belongs to the candidate in use
+            update = learner.learn(x, y)
+            predictions.append(update.prediction)
+            deviations.append(np.sqrt(scale * update.variance))
+        made, std = (np.reshape(rows, (len(phi), -1)) for rows in (predictions, deviations))
         if self.classify:
             return _decided(made), std
         return self._in_units(made), std * self.encoding.target.scale

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from orfit import door, schema
-from orfit.door import Array
+from orfit import schema, validation
 from orfit.features import Features, Fourier, Raw
-from orfit.learners import RLS, SGD, OneStepSGD, ORFit
-from orfit.learners.base import Learner
-from orfit.learners.onestep import OneStep
-from orfit.learners.rows import Auto
+from orfit.learners.gain import GainLearner
+from orfit.learners.learner import Learner
+from orfit.learners.orfit import OneStepSGD, ORFit
+from orfit.learners.rls import RLS
+from orfit.learners.sgd import SGD
 from orfit.memory import Growing, Principal
 from orfit.memory.growing import FIRST, MOST
 from orfit.meter import Meter
@@ -20,6 +20,7 @@ from orfit.models import Linear
 from orfit.schema import Fields
 from orfit.stream.block import StreamError
 from orfit.stream.features import leave_one_out, parse
+from orfit.validation import Array
 
 WAVES = 300  # Fourier features, where nobody says how many
 LARGEST_EXACT = 2000  # parameters, up to which the whole P takes less time than `MOST` directions
@@ -88,16 +89,16 @@ def _either(check: Any, *words: str) -> Any:
 
 FIELDS: Fields = {
     "features": schema.text,
-    "memory": _either(door.count, "auto", "exact"),
-    "budget": door.count,
-    "noise": _either(door.nonnegative, "auto"),
-    "tail": _either(door.flag, "auto"),
-    "forgetting": _either(door.fraction, "auto"),
+    "memory": _either(validation.count, "auto", "exact"),
+    "budget": validation.count,
+    "noise": _either(validation.nonnegative, "auto"),
+    "tail": _either(validation.flag, "auto"),
+    "forgetting": _either(validation.fraction, "auto"),
     "probes": schema.counter,
     "versus": schema.listed(schema.text),
-    "holdout": lambda name, value: door.fraction(name, value, zero=True),
-    "window": door.count,
-    "warmup": door.count,
+    "holdout": lambda name, value: validation.fraction(name, value, zero=True),
+    "window": validation.count,
+    "warmup": validation.count,
     "seed": schema.counter,
 }
 
@@ -137,13 +138,12 @@ def fitted(given: Features | None, X: Array, Y: Array, seed: int) -> tuple[Fit, 
     )
 
 
-def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, long: bool) -> OneStep:
+def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None) -> GainLearner:
     """The learner for so many features: exact, or on as many directions as are worth it."""
-    memories = 8 if setup.forgetting == "auto" else 1  # four λ, and copies while rows are learned
+    memories = 8 if setup.forgetting == "auto" else 1  # four λ, and a draft of each
     model = Linear(size, heads=heads, bias=True)
     settings: dict[str, Any] = {"forgetting": setup.forgetting}
     settings["meter"] = Meter(setup.probes, setup.seed) if setup.probes else None
-    settings["rows"] = Auto(compiled_rows=0) if long else "auto"
     whole = 8 * memories * model.size**2
     exact = setup.memory == "exact"
     if setup.memory == "auto":
@@ -165,8 +165,8 @@ def make_learner(setup: Setup, fit: Fit, size: int, heads: int | None, long: boo
 
 def _memory(setup: Setup, memories: int, parameters: int, heads: int) -> Principal:
     """Directions, as many as are wanted and the budget allows."""
-    guesses = memories * (8 if setup.noise == "auto" else 1) * (2 if setup.tail == "auto" else 1)
-    fixed = parameters * (guesses * heads + setup.probes)
+    noises, tails = 8 if setup.noise == "auto" else 1, 2 if setup.tail == "auto" else 1
+    fixed = parameters * (memories * noises * tails * heads + setup.probes)
 
     def bytes_of(m: int) -> int:
         return 8 * (fixed + memories * Principal(m).numbers_within(parameters))

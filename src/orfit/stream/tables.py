@@ -95,7 +95,7 @@ def kind_of(session: Session) -> str:
     """Which learner it is, with what was chosen."""
     learner = session.learner
     if learner.memory.most is None:
-        return f"exact RLS, prior {float(learner.memory.given.prior):.3g}"
+        return f"exact RLS, prior {float(learner.memory.prior):.3g}"
     tail = "with a tail" if learner.tail else "without a tail"
     kept = f"{learner.memory.rank} directions of at most {learner.memory.most}"
     return f"ORFit, {kept}, noise {learner.noise:.3g}, {tail}"
@@ -104,7 +104,7 @@ def kind_of(session: Session) -> str:
 def memory(session: Session) -> str:
     """What the learner takes, for people."""
     learner = session.learner
-    columns = len(learner.guesses) * max(1, learner.model.heads or 1) + session.options.probes
+    columns = len(learner.candidates) * max(1, learner.model.heads or 1) + session.options.probes
     numbers = learner.memory.numbers + learner.model.size * columns
     return f"{8 * numbers / 1e6:.3g} MB"
 

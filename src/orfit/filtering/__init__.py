@@ -1,0 +1,1 @@
+"""Kalman filtering: dynamics, drift, missing labels."""

@@ -1,0 +1,304 @@
+"""The store for NumPy arrays.
+
+A p-sized matrix has contiguous columns (Fortran order), because both products of a step run along
+columns; in C order they are 2 to 4 times slower. p-sized arrays keep the learner's dtype; all
+small matrices are float64.
+
+All BLAS calls are SciPy's. NumPy ships another copy of BLAS with its own threads; when calls
+alternate between the two, idle threads of one occupy the cores that the other needs.
+"""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import blas
+
+from orfit import validation
+from orfit.validation import Array
+
+# After two projections, rounding leaves a few eps of a column that is spanned, whatever p is. A
+# remainder up to this many eps counts as rounding.
+ROUNDING = 100.0
+
+LEAST_EXPONENT, LARGEST_EXPONENT = -1074, 1024  # binary exponents, as np.frexp returns them
+CACHE_LINE = 64  # bytes
+BLOCK = 1 << 17  # numbers that a compaction processes at a time, so that they stay in the cache
+
+GEMV = {np.dtype(np.float32): blas.sgemv, np.dtype(np.float64): blas.dgemv}
+GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
+DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
+SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
+
+# Lengths whose squares, and sums of them, are inside the range of the dtype.
+SAFE = {
+    np.dtype(t): (1e4 * float(np.finfo(t).tiny) ** 0.5, 1e-4 * float(np.finfo(t).max) ** 0.5)
+    for t in (np.float32, np.float64)
+}
+
+
+def numpy_dtype(A: Any) -> np.dtype[Any]:
+    """The dtype of an array or a tensor as a NumPy dtype."""
+    return np.dtype(str(A.dtype).removeprefix("torch."))
+
+
+@functools.cache
+def cutoff(dtype: Any) -> float:
+    """The relative length up to which a remainder counts as rounding."""
+    return ROUNDING * float(np.finfo(str(dtype).removeprefix("torch.")).eps)
+
+
+@functools.cache
+def largest_allowed(dtype: np.dtype[Any]) -> float:
+    """How large a parameter may become, so that sums of a few are still finite."""
+    return float(np.finfo(dtype).max) / 4
+
+
+def grown_capacity(capacity: int, rows: int) -> int:
+    """The capacity for so many rows: it depends on the first one and on their number alone."""
+    while capacity < rows:
+        capacity = 3 * capacity // 2
+    return capacity
+
+
+class Store:
+    """Q (s×p, the stored rows) and base (q×p): the state of a memory that has p numbers per row.
+
+    A store is a value: `append` and `compact` return a new store. `append` writes behind the last
+    row of a buffer that both share, and `compact` writes into a second buffer, so the old store
+    stays valid until the next compaction. The peak is therefore two buffers.
+    """
+
+    def __init__(
+        self, ops: "Arithmetic", rows: Any, stored: int, base: Any, spare: Any = None
+    ) -> None:
+        """ops: the arithmetic. rows: the buffer, capacity×p. spare: a second one of this size."""
+        self.ops, self.rows, self.stored, self.base, self.spare = ops, rows, stored, base, spare
+
+    @classmethod
+    def new(cls, ops: Any, like: Any, capacity: int, columns: int) -> "Store":
+        """An empty store for gradients like this one (p×n), with zero parameters (p×columns)."""
+        base = ops.empty(like, columns, len(like))
+        base[:] = 0
+        return cls(ops, ops.empty(like, capacity, len(like)), 0, base)
+
+    @property
+    def Q(self) -> Any:
+        """The stored rows as columns, p×s."""
+        return self.rows[: self.stored].T
+
+    @property
+    def capacity(self) -> int:
+        return len(self.rows)
+
+    # The five operations.
+
+    def products(self, G: Any) -> tuple[Array, Array, Array]:
+        """Gᵀ Qᵀ (n×s), Gᵀ baseᵀ (n×q) and GᵀG (n×n): the one sum over p of a step."""
+        return self.ops.products(G, self.Q, self.base)
+
+    def residual(self, G: Any, A: Array) -> Any:
+        """G − Qᵀ A, p×n, for A (s×n)."""
+        return self.ops.subtract(G, self.Q, A)
+
+    def append(self, N: Any) -> "Store":
+        """The store with the columns of N (p×r) as further rows."""
+        stored, made = self.stored + N.shape[1], self
+        if stored > self.capacity:
+            made = self.resized(grown_capacity(self.capacity, stored))
+        made.rows[self.stored : stored] = N.T
+        return Store(self.ops, made.rows, stored, self.base, made.spare)
+
+    def compact(
+        self, kept: Array, removed: Array, Y: Array, shift: Array, capacity: int
+    ) -> "Store":
+        """Row i becomes Q[kept[i]] + Y[i] Q[removed]; base becomes base + shift Q.
+
+        kept[i] = −1 stands for a zero row. The new rows go into the second buffer, so a step
+        compacts once at most.
+        """
+        rows, k = self.spare, len(kept)
+        if rows is None or len(rows) != capacity:
+            rows = self.ops.empty(self.rows, capacity, self.rows.shape[1])
+        there, size = kept >= 0, self.rows.shape[1]
+        length = max(1 << 12, BLOCK // (self.stored + 1))
+        for start in range(0, size, length):
+            part = slice(start, start + length)
+            block = self.rows[: self.stored, part]
+            made = self.ops.combine(block[removed].T, Y.T).T
+            made[there] += block[kept[there]]
+            rows[:k, part] = made
+        spare = self.rows if len(self.rows) == capacity else None
+        return Store(self.ops, rows, k, self.moved_base(shift), spare)
+
+    def parameters(self, shift: Array) -> Any:
+        """w = base + shift Q as columns, p×q."""
+        return self.base.T + self.ops.combine(self.Q, shift.T)
+
+    # Variants of the state.
+
+    def moved_base(self, shift: Array) -> Any:
+        """Return base + shift Q, q×p."""
+        return self.base + self.ops.combine(self.Q, shift.T).T if len(self.base) else self.base
+
+    def with_base(self, w: Any) -> "Store":
+        """The same rows with the columns of w (p×q) as base."""
+        return Store(self.ops, self.rows, self.stored, self.ops.copy(w).T, self.spare)
+
+    def resized(self, capacity: int) -> "Store":
+        """The same rows in a new buffer of this capacity."""
+        rows = self.ops.empty(self.rows, max(capacity, self.stored), self.rows.shape[1])
+        rows[: self.stored] = self.rows[: self.stored]
+        return Store(self.ops, rows, self.stored, self.base)
+
+    def with_rows(self, U: Any) -> "Store":
+        """The columns of U (p×k) as the only rows, in a new buffer."""
+        rows = self.ops.empty(self.rows, max(U.shape[1], self.capacity), len(U))
+        return Store(self.ops, rows, 0, self.base).append(U)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Store":
+        made = self.resized(self.capacity)
+        return Store(self.ops, made.rows, self.stored, self.ops.copy(self.base.T).T)
+
+
+class Arithmetic:
+    """Operations on p-sized NumPy arrays; the torch and the sharded stores replace some."""
+
+    @staticmethod
+    def empty(like: Any, rows: int, size: int) -> Any:
+        """An uninitialised array, rows×size, of contiguous rows."""
+        # NumPy starts a large array 16 bytes into a page, so that every fourth vector that a
+        # processor loads would lie across two cache lines.
+        length = rows * size * like.dtype.itemsize
+        memory = np.empty(length + CACHE_LINE, np.uint8)
+        begin = -memory.ctypes.data % CACHE_LINE
+        return memory[begin : begin + length].view(like.dtype).reshape(rows, size)
+
+    @staticmethod
+    def copy(A: Any) -> Any:
+        """A copy with contiguous columns."""
+        return np.array(A, order="F")
+
+    @staticmethod
+    def side_by_side(parts: Any) -> Any:
+        """[A B ...]."""
+        return np.hstack(parts) if len(parts) > 1 else parts[0]
+
+    @staticmethod
+    def convert(like: Any, values: Any) -> Any:
+        """Values as an array of the kind of `like`."""
+        return np.asarray(values, like.dtype)
+
+    @staticmethod
+    def to_numpy(A: Any) -> Array:
+        """The same numbers as a NumPy array of the same dtype."""
+        return np.asarray(A)
+
+    def inner(self, A: Any, B: Any) -> Array:
+        """Aᵀ B, small, for A (p×k) and B (p×n) or (p,)."""
+        if B.ndim == 2 and B.shape[1] != 1:
+            if not A.shape[1] or not B.shape[1]:
+                return np.zeros((A.shape[1], B.shape[1]))
+            return np.asarray(GEMM[A.dtype](1.0, A, B, trans_a=1), dtype=np.float64)
+        if not A.shape[1]:
+            return np.zeros((0, *B.shape[1:]))
+        product = GEMV[A.dtype](1.0, A, B.reshape(-1), trans=1)
+        return np.asarray(product, dtype=np.float64).reshape(-1, *B.shape[1:])
+
+    def products(self, G: Any, Q: Any, base: Any) -> tuple[Array, Array, Array]:
+        """Gᵀ Q, Gᵀ baseᵀ and Gᵀ G."""
+        return self.inner(Q, G).T, self.inner(base.T, G).T, self.gram(G)
+
+    def gram(self, A: Any) -> Array:
+        """Aᵀ A, small."""
+        if A.shape[1] == 1:
+            return np.array([[float(DOT[A.dtype](A[:, 0], A[:, 0]))]])
+        if not A.shape[1]:
+            return np.zeros((0, 0))
+        upper = np.triu(np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64))
+        return upper + np.triu(upper, 1).T
+
+    @staticmethod
+    def combine(A: Any, c: Array) -> Any:
+        """A c, p-sized, for small c (k×n) or (k,)."""
+        if not c.size:
+            return np.zeros((len(A), *c.shape[1:]), A.dtype, order="F")
+        if c.ndim == 2 and c.shape[1] != 1:
+            return np.asarray(GEMM[A.dtype](1.0, A, c))
+        return np.asarray(GEMV[A.dtype](1.0, A, c.reshape(-1))).reshape(-1, *c.shape[1:])
+
+    @staticmethod
+    def subtract(G: Any, A: Any, c: Array) -> Any:
+        """G − A c: one read of A."""
+        if not c.size:
+            return G.copy(order="F")
+        if G.ndim == 2 and G.shape[1] != 1:
+            return np.asarray(GEMM[A.dtype](-1.0, A, c, beta=1.0, c=G))
+        g = GEMV[A.dtype](-1.0, A, c.reshape(-1), beta=1.0, y=G.reshape(-1))
+        return np.asarray(g).reshape(G.shape)
+
+    def norms(self, G: Any) -> Array:
+        """The length of every column, also where its square overflows."""
+        (least, most), dot = SAFE[G.dtype], DOT[G.dtype]
+        found = np.array([math.sqrt(dot(g, g)) for g in G.T])
+        for j, length in enumerate(found):
+            if not least < length < most:
+                # Scaling by a power of two rounds nothing.
+                _, exponent = math.frexp(np.abs(G[:, j]).max(initial=0.0))
+                unit = np.ldexp(G[:, j], -exponent)
+                with np.errstate(over="ignore"):  # the caller refuses an infinite length
+                    found[j] = np.ldexp(math.sqrt(dot(unit, unit)), exponent)
+        return found
+
+    def finite_norms(self, G: Any) -> Array:
+        """The length of every column; raises where one is not finite."""
+        found = self.norms(G)
+        if not all(map(math.isfinite, found)):
+            raise ValueError("the model's gradient is not finite at this datapoint")
+        return found
+
+    def exponents(self, g: Any) -> Array:
+        """How many numbers of g (p) have each binary exponent; zeros do not count."""
+        numbers = self.to_numpy(g)
+        found = np.frexp(numbers[numbers != 0])[1] - LEAST_EXPONENT
+        return np.bincount(found, minlength=LARGEST_EXPONENT - LEAST_EXPONENT + 1)
+
+    def factors(self, G: Any) -> tuple[Any, Array]:
+        """G = Q R with orthonormal Q, and no negative number on the diagonal of R."""
+        if G.shape[1] == 1:
+            length = self.norms(G)[0]
+            return (G / length if length > 0 else G), np.full((1, 1), length)
+        Q, R = self._qr(G)
+        backward = np.flatnonzero(np.diagonal(R) < 0)
+        if len(backward):
+            Q[:, backward] *= -1
+            R[backward] *= -1
+        return Q, R
+
+    def _qr(self, G: Any) -> tuple[Any, Array]:
+        """Householder's Q and R: a Gram matrix would lose the directions below sqrt(eps)."""
+        Q, R = linalg.qr(G, mode="economic", check_finite=False)
+        return Q, R.astype(np.float64)
+
+    @staticmethod
+    def finite(A: Any) -> bool:
+        """Whether all numbers are finite."""
+        return validation.finite(A)
+
+    def largest(self, A: Any) -> float:
+        """The largest absolute value."""
+        return float(np.abs(A).max(initial=0.0))
+
+
+HOST = Arithmetic()
+
+
+def arithmetic(array: Any) -> Arithmetic:
+    """The operations for arrays of this kind: NumPy arrays, or torch tensors."""
+    if isinstance(array, np.ndarray):
+        return HOST
+    from orfit.store.torch import TORCH  # torch is optional
+
+    return TORCH

@@ -1,0 +1,51 @@
+"""Count the lines of code of the package: no blank lines, comments and docstrings."""
+
+import ast
+import io
+import sys
+import tokenize
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "src" / "orfit"
+CORE = ("learners", "memory", "store", "merge", "meter", "filtering", "")  # "": top-level modules
+NOT_CODE = {
+    tokenize.COMMENT,
+    tokenize.NL,
+    tokenize.NEWLINE,
+    tokenize.INDENT,
+    tokenize.DEDENT,
+    tokenize.ENDMARKER,
+}
+DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def count_code_lines(source: str) -> int:
+    """Count the lines that hold code."""
+    docstrings: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
+            first = node.body[0]
+            docstrings.update(range(first.lineno, (first.end_lineno or 0) + 1))
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type not in NOT_CODE:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    return len(lines - docstrings)
+
+
+def main() -> None:
+    """Print the lines of each part of the package."""
+    parts: Counter[str] = Counter()
+    for file in ROOT.rglob("*.py"):
+        path = file.relative_to(ROOT)
+        parts[path.parts[0] if len(path.parts) > 1 else ""] += count_code_lines(file.read_text())
+    if "--parts" in sys.argv:
+        for name, lines in sorted(parts.items()):
+            print(f"{name or 'top-level modules':<20}{lines:>7,}")
+    core = sum(parts[name] for name in CORE)
+    print(f"lines of code: {core:,} in the core, {parts.total():,} in src/orfit")
+
+
+if __name__ == "__main__":
+    main()

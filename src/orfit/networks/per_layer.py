@@ -140,7 +140,7 @@ class PerLayer(Stateful):
         f, residual = observed.f, observed.residual
         n, shape = len(f), residual.shape
         each = residual.reshape(1, -1, 1)
-        Z, left, variance, innovation = fit(d.B[None], s.noises, each)
+        Z, left, variance, innovation, _ = fit(d.B[None], s.noises, each)
         check_step(Z)
         steps, length = d.step(Z[0])
         if not s.parameter_bound + length < self._limit:

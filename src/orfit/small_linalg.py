@@ -1,6 +1,6 @@
 """Small dense algebra: matrices with sides of the size k + n, always float64.
 
-What the memory knows of the past is kept as an upper triangular R, and every change of it keeps
+The past of a memory is kept as an upper triangular R, and every change of it keeps
 it triangular in O(k²): new rows (`grow`), a direction less (`delete`, `reflect`).
 """
 
@@ -68,7 +68,7 @@ def grow(R: Array, rows: Array, diagonal: float = 0.0) -> Array:
     """Upper triangular R' with R'ᵀ R' = Rᵀ R + rowsᵀ rows. O(k² n).
 
     `rows` (n×k') may be wider than R (k×k): the new unknowns start with `diagonal` on R's diagonal.
-    LAPACK's tpqrt is a QR that knows that the upper block is triangular already. In blocks of one:
+    LAPACK's tpqrt is a QR for an upper block that is triangular already. In blocks of one:
     larger ones call trmv, which OpenBLAS runs on all threads from 20×20 on, and where a core is
     busy its threads wait for each other for 20 ms at a time.
     """

@@ -1,3 +1,3 @@
-"""The one place that knows it: the package reads it here, and so does the build."""
+"""The version, written once: the package and the build read it here."""
 
 __version__ = "0.2.0"

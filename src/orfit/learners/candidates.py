@@ -48,7 +48,7 @@ SMALL_SHARE = 0.1
 
 
 class Moved(NamedTuple):
-    """How candidates have changed places: each goes on from the candidate `source`."""
+    """How candidates have changed places: each continues from the candidate `source`."""
 
     source: Array
     before: Array  # R of each
@@ -250,7 +250,7 @@ class Candidates:
         return moved
 
     def _move(self, s: State, higher: int) -> Moved:
-        """Shift the grid; each candidate goes on from the nearest of those before."""
+        """Shift the grid; each candidate continues from the nearest of those before."""
         before, (usual, small) = s.noises, s.unit
         s.unit = _within_reach(usual + higher), _within_reach(small + higher)
         self._set_grid(s, s.unit)

@@ -173,7 +173,7 @@ class Learner(Stateful, ABC):
     def _step(self, s: State, X: Any, Y: Array, roots: Array | None) -> Update:
         """Learn a block of n ≥ 1 datapoints: replace fields of the draft `s`.
 
-        roots: √v of rows of weight v; None if each counts once. The update tells of the weighted
+        roots: √v of rows of weight v; None if each counts once. The update describes the weighted
         rows.
         """
 
@@ -250,7 +250,7 @@ class Learner(Stateful, ABC):
     def learn(self, x: object, y: object, weight: object = None) -> Update:
         """Learn one datapoint: x (d,), y a number or (c,).
 
-        Whatever exception comes, of a signal too: it was learned or it was not, as `seen` tells.
+        Whatever exception comes, of a signal too: it was learned or it was not, as `seen` shows.
 
         weight: v, and it counts as v datapoints, as if the variance of its noise were v times less.
             With 0 nothing changes, and `seen` does not count it. To learners that go downhill by
@@ -401,7 +401,7 @@ class Learner(Stateful, ABC):
 
         In `RLS` with forgetting below 1 and `EKF` with drift, where P grows by itself, new features
         start at the prior all the same. The tail, which is a mean over directions that are not
-        kept, stays what it is, though there are more of these now; `noise="auto"` goes on in
+        kept, stays the same, though there are more of these now; `noise="auto"` continues in
         units of the rows so far, and `memory="auto"` has decided with fewer parameters.
 
         Examples:
@@ -457,7 +457,7 @@ class Learner(Stateful, ABC):
     def save(self, path: str | os.PathLike[str], wait: bool = True) -> "Future[None] | None":
         """Write everything to one safetensors file, atomically; `orfit.load` reads it back.
 
-        wait: with False a copy is taken, and written while the learner goes on. The result then has
+        wait: with False a copy is taken, and written while the learner continues. The result then has
             `result()`, which waits, and raises what went wrong. One save does not overtake another.
         """
         wait = validation.flag("wait", wait)
@@ -468,7 +468,7 @@ class Learner(Stateful, ABC):
         return None
 
     def state(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays, and a header that tells how to make the learner again.
+        """Arrays, and a header that describes how to make the learner again.
 
         The arrays may be the learner's own, which the next step changes. "w" is for other programs
         to read; a memory that carries w has its own form of it.

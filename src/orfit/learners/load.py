@@ -53,7 +53,7 @@ def load(
     dynamics: Any = None,
     loss: Any = None,
 ) -> Any:
-    """The learner, or `Fleet`, that `save` wrote to `path`: it goes on bit by bit as before.
+    """The learner, or `Fleet`, that `save` wrote to `path`: it continues bit for bit as before.
 
     model: needed where the saved learner's model is Python code (a feature map, a network), which
         no file holds; it must be like the saved one. Of `Heads` the backbone, of `PerLayer` the

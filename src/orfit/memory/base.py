@@ -1,4 +1,4 @@
-"""What a learner requires of a memory: P, which tells where the parameters may still move.
+"""What a learner requires of a memory: P, which determines where the parameters may still move.
 
 A memory is a rule. Its numbers are fields of a `State`, which a learner and its memory share; each
 method takes the state as its argument `s`.
@@ -73,7 +73,7 @@ class Memory(ABC):
     shares_candidates = False  # whether several noises can share this memory
     merges = False  # whether its content can be expressed as rows, and can take in such rows
     one_prior = True  # whether all parameters have the same prior
-    has_tail = False  # whether it knows the mean energy of dropped directions
+    has_tail = False  # whether it keeps the mean energy of dropped directions
     _owned = False  # whether it belongs to a learner
     _editing: State | None = None  # the draft that `trim` works on
 

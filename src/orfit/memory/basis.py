@@ -61,7 +61,7 @@ class BasisDecomposition(NamedTuple):
     settings: StepSettings
     floor: Array  # κ of each candidate
     share: Array  # ρ of each candidate
-    arrived: int  # how many gradients came
+    arrived: int  # how many gradients arrived
     start: float = 0.0  # the energy with which new directions start
     joined: Tail | None = None  # the tail of two merged streams, which replaces the state's
 
@@ -94,7 +94,7 @@ class Basis(Memory):
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
 
-        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) tells what was seen along them, column j along basis
+        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) describes what was seen along them, column j along basis
         vector j; the newest are last.
         """
 
@@ -395,7 +395,7 @@ class Basis(Memory):
     def join(self, s: State, known: SufficientRows, moved: Any, noise: float) -> Any:
         """R P⁻¹ − κ I, and that times w − w₀, add up.
 
-        First the energy that another memory knows of every direction, κ + τ: w is pulled along,
+        First the energy that another memory has along every direction, κ + τ: w is pulled along,
         and the energy along each direction grows by τ. Its rows are then learned as any others.
         """
         assert known.tail is not None

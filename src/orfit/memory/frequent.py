@@ -12,7 +12,7 @@ class FrequentDirections(Principal):
         0 ≤ |Aᵀv|² − |Bᵀv|² ≤ |A|²_F / (m + 1)    for every unit v, B Bᵀ = U diag(sigma²) Uᵀ
 
     where A is all that was absorbed. `Principal`, which does not shrink, has no such guarantee, and
-    holds on to what came first more than to what comes often.
+    favours early directions over frequent ones.
 
     Examples:
         >>> sketch = orfit.memory.FrequentDirections(2)

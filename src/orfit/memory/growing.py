@@ -19,7 +19,7 @@ UNSURE = 0.05  # of the noise: what directions that are not kept may add to the 
 
 
 class Growing(Principal):
-    """The principal directions, of which there may be more as the stream goes on, up to `most`.
+    """The principal directions, whose number may grow with the stream, up to `most`.
 
     Every 32 rows there may be half as many more, while there are two rows for each, the least of
     them is distinct from those that are not kept, and those matter: they add more than a twentieth

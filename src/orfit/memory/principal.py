@@ -88,7 +88,7 @@ class Principal(Bounded):
     def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
         """Rotate U to the axes of [[diag(sigma), C], [0, T]] (eq:svd_update), and trim.
 
-        A new direction starts with what the tail knows of it.
+        A new direction starts with the energy of the tail.
         """
         C, T = d.projection.C, d.projection.T
         k, r = len(s.sigma), len(T)

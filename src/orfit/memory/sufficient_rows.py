@@ -1,4 +1,4 @@
-"""What a memory knows as rows that another one can learn: what is exchanged by a merge.
+"""The content of a memory as rows that another memory can learn: a merge exchanges them.
 
 A P of noise R that began as P₀ = Π⁻¹, and w, are what k rows would have made of them:
 

@@ -115,7 +115,7 @@ def _facts(learner: GainLearner) -> dict[str, Any]:
 
 
 def merge_part(learner: GainLearner, part: Part) -> Update:
-    """Learn what a part knows, as a whole or not at all; within `_changing`."""
+    """Learn the rows of a part, and commit."""
     _check(learner, "be merged")
     for name, mine in _facts(learner).items():
         theirs = part.facts[name]
@@ -201,7 +201,7 @@ def _sum(w: Any) -> Array:
 
 
 def _merge_states(learner: GainLearner, s: State, part: Part) -> Update:
-    """Learn what a part knows, in the draft `s`."""
+    """Learn the rows of a part, in the draft `s`."""
     memory, known, noise = learner.memory, part.known, learner.candidates.noise(s)
     if not s.seen and part.state.seen:
         s.input_shape, s.label_shape = part.shapes
@@ -304,7 +304,7 @@ def unlearn(learner: GainLearner, X: object, Y: object, weight: object) -> None:
 
 
 def _check_no_conflict(s: State, w: Any, labels: Array) -> None:
-    """Raise if rows contradicted others: those that came first are fitted, and may be these."""
+    """Raise if rows contradicted others: the first ones are fitted, and may be these."""
     ops, rounding = arithmetic(w), CONTRADICTED * cutoff(numpy_dtype(w))
     largest = max(np.abs(labels).max(initial=0.0), ops.norms(w).max(initial=0.0))
     if s.unfitted > rounding * largest:

@@ -1,4 +1,4 @@
-"""The forgetting meter: what became of all that was ever learned, without keeping a row of it."""
+"""The forgetting meter: it measures how predictions of past rows change, without stored rows."""
 
 from orfit.meter.meter import Meter
 from orfit.meter.probes import Probes

@@ -87,7 +87,7 @@ def _shared(sums: Array) -> float:
 
 @dataclass(frozen=True)
 class Readings:
-    """What became of everything that was learned.
+    """How the predictions of everything that was learned have changed.
 
     change: of Σ (f(x) now − f(x) when it was learned)², over all labels so far.
     error: of Σ (y − f(x) now)².

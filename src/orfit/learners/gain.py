@@ -456,7 +456,7 @@ class GainLearner(Learner):
         if dynamics.moves:
             self.memory.check_dynamics(dynamics.turns)
         if self.candidates.forgettings != (1.0,):
-            raise ValueError("with forgetting below 1, time goes on with rows alone")
+            raise ValueError("with forgetting below 1, time passes with rows alone")
 
     # What is known.
 

@@ -457,7 +457,7 @@ class Learner(Stateful, ABC):
     def save(self, path: str | os.PathLike[str], wait: bool = True) -> "Future[None] | None":
         """Write everything to one safetensors file, atomically; `orfit.load` reads it back.
 
-        wait: with False a copy is taken, and written while the learner continues. The result then has
+        wait: with False a copy is taken, and written while the learner continues. The result has
             `result()`, which waits, and raises what went wrong. One save does not overtake another.
         """
         wait = validation.flag("wait", wait)

@@ -112,7 +112,7 @@ class ORFit(Advancing, GainLearner):
             if full:
                 advise(
                     f"the memory spans all {self.model.size} parameters: no further datapoint can "
-                    "be fitted without forgetting. With noise > 0 ORFit goes on as RLS does.",
+                    "be fitted without forgetting. With noise > 0 ORFit continues as RLS does.",
                     SaturationWarning,
                 )
         if self._exploded or not self.model.linear or not np.size(update.prediction):

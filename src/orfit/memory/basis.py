@@ -94,7 +94,7 @@ class Basis(Memory):
     def trim(self) -> None:
         """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
 
-        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) describes what was seen along them, column j along basis
+        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) is what was seen along them, column j along basis
         vector j; the newest are last.
         """
 

@@ -251,7 +251,7 @@ def _warn_of_conflict(learner: GainLearner, s: State, update: Update) -> None:
 
 def rows_of(learner: GainLearner) -> tuple[Array, Array]:
     """X̃ and ỹ."""
-    _check(learner, "be told as rows")
+    _check(learner, "be expressed as rows")
     s = State(**vars(learner._state_now))
     known = learner.memory.as_rows(s, _since_start(learner, s), learner.candidates.noise(s))
     ops, w0 = arithmetic(known.G), s.start

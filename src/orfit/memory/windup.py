@@ -67,7 +67,8 @@ def limit(s: State, G: Array, norms: Array, prior: float, limit: float) -> None:
     if s.width <= limit or (visible and not s.wound_up):
         return
     bound = min(prior, limit) / SETBACK
-    mild = s.wound_up and s.width < MILD * bound
+    # SciPy 1.11 refuses a matrix of one number for the driver of `_held`.
+    mild = s.wound_up and s.width < MILD * bound and len(L) > 1
     s.width, s.wound_up = bound, True
     s.L = (_held if mild else _clipped)(L, bound)
 

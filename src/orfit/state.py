@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from orfit import validation
-from orfit.store import Store
+from orfit.store import Store, arithmetic, numpy_dtype
 from orfit.validation import Array
 
 
@@ -145,7 +145,7 @@ def to_arrays(s: State) -> dict[str, Array]:
         elif TABLE[name].kind in DTYPES:
             arrays[name] = np.asarray(value, DTYPES[TABLE[name].kind])
         else:
-            arrays[name] = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+            arrays[name] = arithmetic(value).to_numpy(value)
     return arrays
 
 
@@ -215,7 +215,7 @@ def _checked(
         return None
     dtype = DTYPES.get(field.kind)
     if dtype is None:  # "real"
-        dtype = np.dtype(str(like.dtype).removeprefix("torch."))
+        dtype = numpy_dtype(like)
     if array.dtype != dtype:
         raise ValueError(f"{name} must be {dtype}; it is {array.dtype}")
     if field.sides is ...:

@@ -2,7 +2,7 @@
 
 What a memory holds depends little on the noise, and the gradients not at all. So w has columns for
 each candidate, all of them learn from every row, and the candidate whose predictions were best
-lately is the learner's. Each also has running means of its innovations u:
+recently is the learner's. Each also has running means of its innovations u:
 
     u = r / sqrt(gᵀPg + R),     scale = the mean of u²,     variance of y = scale (gᵀPg + R)
 

@@ -10,6 +10,7 @@ from orfit.filtering.dynamics import Dynamics
 from orfit.learners.gain import Block, Fit, GainLearner
 from orfit.memory import Dense
 from orfit.memory.base import plain_settings
+from orfit.memory.drift import drifts
 from orfit.meter import Meter
 from orfit.models import Model, completed
 from orfit.small_linalg import frobenius
@@ -81,7 +82,7 @@ class EKF(Advancing, GainLearner):
     @property
     def noise(self) -> Any:
         """R, the covariance of the noise in y: a number, or c×c."""
-        return self.candidates.noise(self._state_now) if self._matrix is None else self._matrix
+        return self.candidates.noise(self._cell.state) if self._matrix is None else self._matrix
 
     @noise.setter
     def noise(self, noise: Any) -> None:
@@ -137,7 +138,7 @@ class EKF(Advancing, GainLearner):
             return super()._fit(s, block, drift)
         G, outputs, labels, _, columns = block
         memory, ops = self.memory, arithmetic(G)
-        if np.any(drift):
+        if drifts(drift):
             memory.time_update(s, s.w, 1.0, drift, 1.0)
         columns = np.ones(G.shape[1], bool) if columns is None else columns
         R = covariance(self._matrix, columns, len(columns) // len(self._matrix))
@@ -153,9 +154,9 @@ class EKF(Advancing, GainLearner):
                 continue
             scale = np.sqrt(rho[channels]) if unit else np.ones(int(channels.sum()))
             H = ops.combine(G, V[:, channels] / scale)
-            wanted = left[channels] / scale - ops.inner(H, s.w - before)[:, 0]
+            rest = left[channels] / scale - ops.inner(H, s.w - before)[:, 0]
             d = memory.decompose(s, H, plain_settings(unit))
-            result = step(memory, s, d, np.array([unit]), wanted[None, :, None], self._limit)
+            result = step(memory, s, d, np.array([unit]), rest[None, :, None], self._limit)
             novelty = max(novelty, d.novelty)
             left[channels] = result.left[0, :, 0] * scale
         length = np.array([frobenius(HOST.norms(ops.to_numpy(s.w - before)))])

@@ -63,7 +63,7 @@ class Fleet(Stateful):
     @property
     def _new(self) -> State:
         """The state before the first row."""
-        s: State = self._like._state_now
+        s: State = self._like._cell.state
         return s
 
     @property

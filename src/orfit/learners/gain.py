@@ -161,7 +161,7 @@ class GainLearner(Learner):
     @property
     def noise(self) -> Any:
         """R, the variance of the noise in y, as it is used now."""
-        return self.candidates.noise(self._state_now)
+        return self.candidates.noise(self._cell.state)
 
     @noise.setter
     def noise(self, noise: object) -> None:
@@ -178,12 +178,12 @@ class GainLearner(Learner):
     @property
     def tail(self) -> bool:
         """Whether P uses what was dropped, as it is used now."""
-        return bool(self.candidates.tails[self._state_now.chosen])
+        return bool(self.candidates.tails[self._cell.state.chosen])
 
     @property
     def forgetting(self) -> float:
         """λ, by which the past fades before each block, as it is used now."""
-        return float(self.candidates.forgettings[self.candidates.forgetting(self._state_now)])
+        return float(self.candidates.forgettings[self.candidates.forgetting(self._cell.state)])
 
     @forgetting.setter
     def forgetting(self, forgetting: object) -> None:
@@ -199,10 +199,6 @@ class GainLearner(Learner):
     @drift.setter
     def drift(self, drift: object) -> None:
         self._change(self._set, None, None, self.memory.check_drift(drift, self.model.size))
-
-    @property
-    def _state_now(self) -> Any:
-        return self._cell.state
 
     def _set(
         self,
@@ -422,7 +418,7 @@ class GainLearner(Learner):
         if not self._may_miss:
             return super()._labels(name, y, X, one)
         if y is None and one:
-            return np.full(np.shape(self._predict(self._state_now, X)), np.nan)
+            return np.full(np.shape(self._predict(self._cell.state, X)), np.nan)
         labels = validation.numbers(name, y, missing=True)
         return labels[None] if one else labels
 
@@ -466,7 +462,7 @@ class GainLearner(Learner):
 
         The recent mean of residual² / (gᵀPg + R): s² R is the variance of the noise in y.
         """
-        scale = self.candidates.scale_of(self._state_now)
+        scale = self.candidates.scale_of(self._cell.state)
         return float(scale[0]) if self.model.heads is None else scale.copy()
 
     def health(self) -> Health:
@@ -474,7 +470,7 @@ class GainLearner(Learner):
         return self._read(self._health)
 
     def _health(self) -> Health:
-        s = self._state_now
+        s = self._cell.state
         surprise, recent, correlation = self.candidates.recent(s)
         scale = float(np.mean(self.scale))
         R = float(np.mean(np.diag(self.noise))) if np.ndim(self.noise) == 2 else float(self.noise)
@@ -595,7 +591,7 @@ class GainLearner(Learner):
 
     def merge_obstacle(self) -> str | None:
         """Why the past of this learner cannot be expressed as rows; None if it can."""
-        dynamics, s = self._dynamics, self._state_now
+        dynamics, s = self._dynamics, self._cell.state
         obstacles = {
             "its model is not linear in w: gradients are of the w that each row found": (
                 not self.model.linear

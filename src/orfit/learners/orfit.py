@@ -131,7 +131,7 @@ class ORFit(Advancing, GainLearner):
             )
 
     def settings(self) -> dict[str, Any]:
-        noise = self.candidates.settings(self._state_now)
+        noise = self.candidates.settings(self._cell.state)
         return {"memory": self.memory} | noise | super().settings()
 
 

@@ -61,7 +61,7 @@ class NTKRLS(GainLearner):
     @property
     def noise(self) -> float:
         """1, the unit of P in RLS; 0 in the limit λ → 0."""
-        return self.candidates.noise(self._state_now)
+        return self.candidates.noise(self._cell.state)
 
     @noise.setter
     def noise(self, noise: object) -> None:

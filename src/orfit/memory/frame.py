@@ -35,7 +35,7 @@ NEARLY_ORTHONORMAL = 1e-5
 # rounding grows by this factor, and gradients that come later would multiply it.
 LONGEST_SUBTRACTED = 8.0
 
-# A compaction rounds the rows, and the recursion for M does not see it. So M is computed anew
+# A compaction rounds the rows, and the recursion for M does not see it. So M is recomputed
 # after every second compaction, or more rarely if there are many directions (cost k² p).
 DIRECTIONS_PER_COMPACTION = 16
 

@@ -87,7 +87,7 @@ def _check(learner: GainLearner, doing: str) -> None:
 
 def _part(learner: GainLearner) -> Part:
     _check(learner, "be merged")
-    s = copy.deepcopy(learner._state_now)
+    s = copy.deepcopy(learner._cell.state)
     known = learner.memory.sufficient_rows(s, _since_start(learner, s), learner.candidates.noise(s))
     shapes = s.input_shape, s.label_shape
     return Part(_facts(learner), learner.model, shapes, known, s, learner._probes)
@@ -105,7 +105,7 @@ def _facts(learner: GainLearner) -> dict[str, Any]:
     return {
         "kind": type(learner).__name__,
         "model": described(model) | {"size": model.size, "heads": model.heads},
-        "dtype": str(numpy_dtype(learner.memory.parameters(learner._state_now))),
+        "dtype": str(numpy_dtype(learner.memory.parameters(learner._cell.state))),
         "memory": type(memory).__name__,
         "noise": learner.noise,
         "prior": getattr(memory, "prior", 1.0),
@@ -125,7 +125,7 @@ def merge_part(learner: GainLearner, part: Part) -> Update:
                 f"learners with different {name} cannot be merged: "
                 f"{both[0]!s:.200}, and {both[1]!s:.200}"
             )
-    s = State(**vars(learner._state_now))
+    s = State(**vars(learner._cell.state))
     if not _same(s.start, part.state.start):
         raise ValueError("learners that began at different w0 cannot be merged")
     shapes = s.input_shape, s.label_shape
@@ -252,7 +252,7 @@ def _warn_of_conflict(learner: GainLearner, s: State, update: Update) -> None:
 def rows_of(learner: GainLearner) -> tuple[Array, Array]:
     """X̃ and ỹ."""
     _check(learner, "be expressed as rows")
-    s = State(**vars(learner._state_now))
+    s = State(**vars(learner._cell.state))
     known = learner.memory.as_rows(s, _since_start(learner, s), learner.candidates.noise(s))
     ops, w0 = arithmetic(known.G), s.start
     if learner._origin is not None:
@@ -266,7 +266,7 @@ def rows_of(learner: GainLearner) -> tuple[Array, Array]:
 def unlearn(learner: GainLearner, X: object, Y: object, weight: object) -> None:
     """Remove rows; within `_change`."""
     _check(learner, "unlearn")
-    s = State(**vars(learner._state_now))
+    s = State(**vars(learner._cell.state))
     if not learner.memory.nothing_dropped(s):
         raise ValueError(
             f"{learner.memory!r} has dropped directions, and with them what these rows were part "
@@ -295,8 +295,7 @@ def unlearn(learner: GainLearner, X: object, Y: object, weight: object) -> None:
     noise, w = learner.candidates.noise(s), learner.memory.parameters(s)
     if noise == 0:
         _check_no_conflict(s, w, labels)
-    wanted = (labels - outputs).reshape(G.shape[1], -1)
-    residual = wanted - arithmetic(G).inner(G, w)
+    residual = (labels - outputs).reshape(G.shape[1], -1) - arithmetic(G).inner(G, w)
     others = (s.seen - len(inputs)) * (G.shape[1] // len(inputs))
     learner.memory.remove(s, G, residual, _since_start(learner, s), noise, others)
     s.seen -= len(inputs)

@@ -31,7 +31,7 @@ class Heads:
     memory: as for `ORFit`: how many directions of the features are kept, or a memory.
     noise: R, the variance of the noise in one-hot labels. "auto" takes it from the size of the
         features, R = E|φ|² over the first 1,000 datapoints. (`ORFit`'s own "auto" compares how well
-        candidates predicted lately. Where classes come one after another, that is always the last
+        candidates predicted recently. Where classes come one after another, that is always the last
         class, and the smallest candidate wins.)
     expand: so many random ReLU features instead of the backbone's: max(Ωφ, 0), Ω from `seed`.
     layer: the name of a layer of the backbone whose outputs are the features, such as "avgpool".

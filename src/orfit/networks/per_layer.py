@@ -40,7 +40,7 @@ from orfit.version import __version__
 Tensor = torch.Tensor
 T = TypeVar("T")
 UNSUPPORTED = schema.one_of("error", "freeze", "jacobian")
-# Axes are computed anew after 1,000 datapoints: O(inputs³) is then small beside their gradients.
+# Axes are recomputed after 1,000 datapoints: O(inputs³) is then small beside their gradients.
 REFRESH_AFTER = 1000
 FIRST_REFRESH = 50  # At the beginning axes change faster: after 50, and after twice as many each.
 FEWEST_DIGITS = 100  # of a number's rounding: if less of |g|² is new, no digits of it are left
@@ -167,7 +167,7 @@ class PerLayer(Stateful):
         apply_pending(s)
 
     def _refresh(self, s: State) -> None:
-        """Compute all axes anew."""
+        """Recompute all axes."""
         s.since_refresh = 0
         s.memories = tuple(memory.refresh(self._noise) for memory in s.memories)
 

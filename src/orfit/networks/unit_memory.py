@@ -55,7 +55,7 @@ class UnitMemory(ABC):
 
     @abstractmethod
     def refresh(self, R: float) -> Self:
-        """Compute what P needs from the sums anew."""
+        """Recompute what P needs from the sums."""
 
 
 def align(tensor: Tensor) -> Tensor:

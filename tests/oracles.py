@@ -68,6 +68,18 @@ def batch_orfit_limited(blocks, w0, m):
     return w, U, sigma
 
 
+def random_index(seed, draws, count):
+    """The index that `Random` drops at a draw, by SplitMix64 in whole numbers of C."""
+    with np.errstate(over="ignore"):
+        u = np.uint64(seed)
+        for more in (0, draws):
+            u += np.uint64(0x9E3779B97F4A7C15) * np.uint64(more)
+            u = (u ^ (u >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            u = (u ^ (u >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+            u ^= u >> np.uint64(31)
+        return int((u >> np.uint64(32)) * np.uint64(count) >> np.uint64(32))
+
+
 def orfit_subset(X, y, w0, choose):
     """ORFit-random and ORFit-latest (subsec:exp_limit): choose(k) says which of k vectors stay."""
     U, w = np.zeros((X.shape[1], 0)), w0.copy()

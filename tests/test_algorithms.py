@@ -77,8 +77,7 @@ def test_latest_and_random(seed, kind):
         def choose(k):
             if k <= 4:
                 return range(k)
-            random = np.random.Generator(np.random.PCG64([7, next(draws)]))
-            return np.delete(range(k), random.integers(k))
+            return np.delete(range(k), oracles.random_index(7, next(draws), k))
 
     w, U = oracles.orfit_subset(X, y, w0, choose)
     learner = orfit.ORFit(orfit.Linear(30), memory, w0=w0)

@@ -305,51 +305,50 @@ def test_a_model_of_python_code_is_an_argument_of_load(tmp_path):
         orfit.load(tmp_path / "file", model=features)
 
 
-class Heaviest(orfit.memory.Bounded):
+class Large(orfit.memory.Bounded):
     """A memory that orfit does not know."""
 
-    def trim(self):
-        while self.rank > self.m:
-            self.delete(int(np.argmin(np.linalg.norm(self.root, axis=0))))
+    def keep(self, sigma, m):
+        return np.flatnonzero(sigma > 0.1 * sigma[0])[:m]
 
 
 def test_a_memory_of_ones_own_is_an_argument_of_load(tmp_path, rng):
     X, y = rng.standard_normal((20, 9)), rng.standard_normal(20)
-    learner = orfit.ORFit(orfit.Linear(9), Heaviest(3))
+    learner = orfit.ORFit(orfit.Linear(9), Large(3))
     learner.learn_each(X, y)
     learner.save(tmp_path / "file")
-    with pytest.raises(orfit.CheckpointError, match="kind Heaviest, unknown here; pass a new one"):
+    with pytest.raises(orfit.CheckpointError, match="kind Large, unknown here; pass a new one"):
         orfit.load(tmp_path / "file")
-    with pytest.raises(orfit.CheckpointError, match="memory Heaviest .*not with Latest"):
+    with pytest.raises(orfit.CheckpointError, match="memory Large .*not with Latest"):
         orfit.load(tmp_path / "file", memory=orfit.memory.Latest(3))
-    restored = orfit.load(tmp_path / "file", memory=Heaviest(3))
+    restored = orfit.load(tmp_path / "file", memory=Large(3))
     for each in (learner, restored):
         each.learn_each(X, y)
     assert (restored.w == learner.w).all()
 
 
-class Counting(Heaviest):
+class Counting(Large):
     """With a field of its own in the state."""
 
     def new_state(self, ops, like, columns):
         s = super().new_state(ops, like, columns)
-        s.trims = 0
+        s.blocks = 0
         return s
 
-    def trim(self):
-        super().trim()
-        self._edited().trims += 1
+    def absorb_block(self, s, d, along=None):
+        super().absorb_block(s, d, along)
+        s.blocks += 1
 
 
 def test_a_memory_of_ones_own_may_declare_a_field(tmp_path, rng, monkeypatch):
-    monkeypatch.setitem(state.TABLE, "trims", state.COUNT)
+    monkeypatch.setitem(state.TABLE, "blocks", state.COUNT)
     learner = orfit.ORFit(orfit.Linear(9), Counting(3))
     learner.learn_each(rng.standard_normal((7, 9)), np.ones(7))
     learner.save(tmp_path / "file")
     restored = orfit.load(tmp_path / "file", memory=Counting(3))
-    assert restored._cell.state.trims == learner._cell.state.trims == 7
-    rewrite(tmp_path / "file", lambda h, a: change(a, "trims", -1))
-    with pytest.raises(orfit.CheckpointError, match="trims must be between 0"):
+    assert restored._cell.state.blocks == learner._cell.state.blocks == 7
+    rewrite(tmp_path / "file", lambda h, a: change(a, "blocks", -1))
+    with pytest.raises(orfit.CheckpointError, match="blocks must be between 0"):
         orfit.load(tmp_path / "file", memory=Counting(3))
 
 

@@ -5,8 +5,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oracles
 import orfit
-from orfit.memory import Latest, Nothing, Principal, Random, Unlimited
+from orfit.memory import (
+    Bounded,
+    FrequentDirections,
+    Latest,
+    Nothing,
+    Principal,
+    Random,
+    Unlimited,
+)
+from orfit.memory.random import GAMMA, draw, mix
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -107,12 +117,174 @@ def test_a_memory_belongs_to_one_learner():
         orfit.ORFit(orfit.Linear(4), memory)
 
 
-def test_a_bounded_memory_must_say_what_goes():
-    class Forgetful(orfit.memory.Bounded):
+def test_draws_are_those_of_splitmix64():
+    assert [mix(i * GAMMA) for i in (1, 2)] == [0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4]
+    for count in (1, 2, 7, 300):
+        drawn = [draw(5, i, count) for i in range(1, 2001)]
+        assert drawn[:50] == [oracles.random_index(5, i, count) for i in range(1, 51)]
+        expected = 2000 / count
+        assert np.abs(np.bincount(drawn, minlength=count) - expected).max() <= 6 * expected**0.5
+    assert 0 <= draw(2**53, 2**53, 2**31) < 2**31
+
+
+class Told(Bounded):
+    """Returns what it was given."""
+
+    def __init__(self, m, returned=()):
+        super().__init__(m)
+        self.returned, self.calls = returned, []
+
+    def keep(self, sigma, m):
+        self.calls.append((sigma.copy(), m))
+        sigma[:] = np.nan  # it is a copy
+        if isinstance(self.returned, Exception):
+            raise self.returned
+        return self.returned(sigma, m) if callable(self.returned) else self.returned
+
+
+def gram(memory):
+    return (memory.U * memory.sigma**2) @ memory.U.T
+
+
+def test_a_bounded_memory_must_say_what_stays():
+    class Forgetful(Bounded):
         pass
 
-    with pytest.raises(TypeError, match="trim"):
+    with pytest.raises(TypeError, match="keep"):
         Forgetful(3)
+
+
+@pytest.mark.parametrize(
+    ("returned", "weights"),
+    [
+        ([2, 0], [1, 0, 1, 0]),
+        (np.array([1, 3], np.uint8), [0, 1, 0, 1]),
+        ([3], [0, 0, 0, 1]),
+        ([], [0, 0, 0, 0]),
+        ([0.5, 0.0, 2.0, 0.0], [0.5, 0, 2, 0]),
+        (np.array([0.25, 0, 0, 1], np.float32), [0.25, 0, 0, 1]),
+        ([0.0] * 4, [0, 0, 0, 0]),
+    ],
+)
+def test_a_memory_keeps_what_its_rule_says(returned, weights, rng):
+    """Indices in any order, or weights, which may change the order."""
+    sigma, weights = np.array([4.0, 3.0, 2.0, 1.0]), np.array(weights, float)
+    U = np.linalg.qr(rng.standard_normal((9, 4)))[0]
+    memory = Told(2, returned)
+    memory.absorb(U * sigma)
+    left = weights * sigma
+    assert memory.rank == np.count_nonzero(weights)
+    assert memory.sigma == pytest.approx(np.sort(left[left > 0])[::-1])
+    assert np.abs(gram(memory) - (U * left**2) @ U.T).max() <= 1e-13
+    assert memory.U.T @ memory.U == pytest.approx(np.eye(memory.rank), abs=1e-13)
+    assert memory.lost == pytest.approx((sigma**2 - left**2).sum(), abs=1e-13)
+
+
+def test_the_rule_is_asked_only_when_there_are_too_many(rng):
+    memory = Told(3, lambda sigma, m: [0, 1, 2])
+    for columns in (2, 1, 1, 4):
+        memory.absorb(rng.standard_normal((9, columns)))
+    assert [(len(sigma), m) for sigma, m in memory.calls] == [(4, 3), (7, 3)]
+    for sigma, _ in memory.calls:
+        assert (np.diff(sigma) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("returned", "error", "message"),
+    [
+        ([0, 1, 2], ValueError, "at most 2 directions, not 3"),
+        (np.ones(3), ValueError, "at most 2 directions, not 3"),
+        ([1, 1], ValueError, "different indices below 3"),
+        ([0, 3], ValueError, "different indices below 3"),
+        ([-1], ValueError, "different indices below 3"),
+        (np.array([2**64 - 1], np.uint64), ValueError, "different indices below 3"),
+        ([1.0, 0.0], ValueError, "3 weights .floats., not an array of float64 with shape .2,"),
+        ([1.0, -1.0, 0.0], ValueError, "finite weights ≥ 0"),
+        ([1.0, np.nan, 0.0], ValueError, "finite weights ≥ 0"),
+        ([np.inf, 0.0, 0.0], ValueError, "finite weights ≥ 0"),
+        ([True, False, True], ValueError, "flatnonzero turns a mask of bools"),
+        (None, ValueError, "must return indices"),
+        (["a"], ValueError, "must return indices"),
+        ([[0, 1]], ValueError, "must return indices"),
+        (KeyError("mine"), KeyError, "mine"),
+    ],
+)
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_after_a_wrong_answer_nothing_has_changed(returned, error, message, noise, rng):
+    X, y = rng.standard_normal((9, 6)), rng.standard_normal(9)
+    learner, other = (orfit.ORFit(orfit.Linear(6), Told(2, [2, 0]), noise=noise) for _ in range(2))
+    for each in (learner, other):
+        each.learn_each(X[:5], y[:5])
+    before = learner._cell.state
+    learner.memory.returned = returned
+    with pytest.raises(error, match=message):
+        learner.learn(X[5], y[5])
+    assert learner._cell.state is before
+    assert learner.seen == 5
+    learner.memory.returned = [2, 0]
+    for each in (learner, other):
+        each.learn_each(X[5:], y[5:])
+    assert (learner.w == other.w).all()
+    assert (learner.memory.U == other.memory.U).all()
+
+
+def test_a_rule_reads_the_memory_before_the_block_and_cannot_learn(rng):
+    def rule(sigma, m):
+        assert learner.memory.rank == 2
+        with pytest.raises(RuntimeError, match="inside its own step"):
+            learner.learn(X[0], 1.0)
+        return [0, 1]
+
+    X = rng.standard_normal((3, 6))
+    learner = orfit.ORFit(orfit.Linear(6), Told(2, rule))
+    learner.learn_each(X, np.ones(3))
+    assert learner.seen == 3
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_rules_of_orfit_written_by_a_user(noise, rng):
+    """`Principal` without its tail, and `FrequentDirections`."""
+
+    class First(Bounded):
+        def keep(self, sigma, m):
+            return range(m)
+
+    class Shrinking(Bounded):
+        def keep(self, sigma, m):
+            return np.sqrt(np.maximum(1 - (sigma[m] / sigma) ** 2, 0))
+
+    X, y = rng.standard_normal((40, 12)), rng.standard_normal(40)
+    for mine, theirs in ((First, Principal), (Shrinking, FrequentDirections)):
+        one = orfit.ORFit(orfit.Linear(12), mine(4), noise=noise)
+        other = orfit.ORFit(orfit.Linear(12), theirs(4), noise=noise, tail=False)
+        for each in (one, other):
+            each.learn_each(X, y)
+        assert one.w == pytest.approx(other.w, rel=1e-9)
+        assert gram(one.memory) == pytest.approx(gram(other.memory), abs=1e-9)
+        assert one.memory.lost == pytest.approx(other.memory.lost)
+
+
+def test_a_subclass_of_principal_with_another_rule_has_no_tail_and_does_not_merge():
+    class Fewer(Principal):
+        def keep(self, sigma, m):
+            return range(m - 1)
+
+    assert (Principal.merges, Principal.has_tail) == (True, True)
+    assert (Fewer.merges, Fewer.has_tail) == (False, False)
+    with pytest.raises(ValueError, match="does not know what it saw"):
+        orfit.ORFit(orfit.Linear(3), Fewer(2), noise=1.0).rows()
+
+
+def test_shrinking_is_exact_where_singular_values_nearly_agree():
+    """1 − (σ_m/σ)² would lose all digits; a direction of which nothing is left is dropped."""
+    gap = 2.0**-40
+    weights = FrequentDirections(2).keep(np.array([1.0 + gap, 1.0, 1.0]), 2)
+    assert weights == pytest.approx([(2 * gap) ** 0.5, 0, 0], rel=1e-11)
+    assert (FrequentDirections(1).keep(np.array([1e300, 0.0]), 1) == [1, 0]).all()
+    memory = FrequentDirections(2)
+    memory.absorb(np.diag([2.0, 1.0, 1.0]))
+    assert memory.rank == 1
+    assert memory.sigma == pytest.approx(np.sqrt([3.0]))
 
 
 def test_a_pca_of_float32_columns_stays_float32(rng):

@@ -111,35 +111,6 @@ def test_a_frame_rotates_and_drops(seed, k):
     assert (directions(deleted) == np.delete(O, 1, axis=1)).all()
 
 
-class Reflecting(Unlimited):
-    """Drops one direction when the next gradient is added."""
-
-    v = None
-
-    def trim(self):
-        if self.v is not None:
-            self.reflect(self.v)
-
-
-@pytest.mark.parametrize("last", [-1.0, -1.0 + 1e-12, 0.0, 1e-300, 1.0])
-def test_a_reflection_whatever_the_last_entry_is(last, rng):
-    """v may lie on the last axis, or opposite to it: no cancellation."""
-    memory = Reflecting()
-    memory.absorb(rng.standard_normal((12, 5)))
-    v = np.array([1.0, 2.0, 3.0, 4.0, 0.0])
-    v *= np.sqrt(1 - last**2) / np.linalg.norm(v)
-    v[-1] = last
-    Q = directions(memory._cell.state)
-    before = Q @ memory.root.T @ memory.root @ Q.T
-    memory.v = v
-    memory.absorb(np.zeros(12))
-    assert memory.rank == 4
-    rest = Q @ (np.eye(5) - np.outer(v, v)) @ Q.T
-    U = memory.U
-    assert np.abs(U @ U.T - rest).max() <= 1e-13
-    assert np.abs((U * memory.sigma**2) @ U.T - rest @ before @ rest).max() <= 1e-12
-
-
 def lagged(rng, n, p, pole):
     """Rows of the last p values of a signal that starts from rest: what an FIR filter sees."""
     rows, state = [], np.zeros(p)

@@ -63,15 +63,13 @@ def test_a_large_basis(rng):
 
 def test_a_memory_that_keeps_fewer_directions_than_allowed(rng):
     class Fewer(Principal):
-        def trim(self):
-            super().trim()
-            while self.rank > 1:
-                self.delete(self.rank - 1)
+        def keep(self, sigma, m):
+            return [0]
 
     learner = orfit.ORFit(orfit.Linear(4), Fewer(3))
     X, y = rng.standard_normal((9, 4)), rng.standard_normal(9)
-    learner.learn_each(X, y)
-    assert learner.memory.rank == 1
+    ranks = [learner.learn(*row).rank for row in zip(X, y, strict=True)]
+    assert ranks == [1, 2, 3, 1, 2, 3, 1, 2, 3]
     assert learner.predict(X[-1]) == pytest.approx(y[-1])
 
 
@@ -371,31 +369,6 @@ def test_the_bound_of_the_parameters_follows_all_steps():
         learner.learn(x[0], 1e35)
     assert learner._cell.state.parameter_bound == before
     assert np.isfinite(learner.w).all()
-
-
-class Idle(Principal):
-    """Drops nothing."""
-
-    def trim(self):
-        pass
-
-
-class Stretches(Latest):
-    """Keeps directions that are not orthonormal."""
-
-    def trim(self):
-        if self.rank > self.m:
-            self.keep(np.ones((self.rank, self.m)))
-
-
-@pytest.mark.parametrize(
-    ("memory", "message"),
-    [(Idle(2), "trim left 3 directions, more than m=2"), (Stretches(2), "K must be orthonormal")],
-)
-def test_a_memory_that_trims_wrongly_is_refused(memory, message, rng):
-    learner = orfit.ORFit(orfit.Linear(10), memory)
-    with pytest.raises(ValueError, match=message):
-        learner.learn_each(rng.standard_normal((5, 10)), rng.standard_normal(5))
 
 
 def test_a_memory_of_another_learner_is_refused_by_load(rng, tmp_path):

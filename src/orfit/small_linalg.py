@@ -1,7 +1,7 @@
 """Small dense algebra: matrices with sides of the size k + n, always float64.
 
 The past of a memory is kept as an upper triangular R, and every change of it keeps
-it triangular in O(k²): new rows (`grow`), a direction less (`delete`, `reflect`).
+it triangular in O(k²): new rows (`grow`), an unknown less (`delete`).
 """
 
 import math
@@ -85,16 +85,6 @@ def delete(R: Array, j: int) -> Array:
     """Upper triangular R' with R'ᵀ R' = Rᵀ R less its j-th row and column. O(k²)."""
     identity = np.eye(len(R), order="F")
     return np.asarray(linalg.qr_delete(identity, R, j, which="col", check_finite=False)[1][:-1])
-
-
-def reflect(R: Array, u: Array) -> Array:
-    """Upper triangular R' with R'ᵀ R' = Hᵀ Rᵀ R H less the last row and column. O(k²).
-
-    H = I − 2 u uᵀ, so R H is R with a change of rank one.
-    """
-    identity = np.eye(len(R), order="F")
-    change = -2 * blas.dgemv(1.0, R, u)  # not trmv: see `grow`
-    return np.asarray(linalg.qr_update(identity, R, change, u, check_finite=False)[1][:-1, :-1])
 
 
 # From this size on faster methods are tried first, as long as they lose few digits: with a ratio of

@@ -75,7 +75,6 @@ class Memory(ABC):
     one_prior = True  # whether all parameters have the same prior
     has_tail = False  # whether it keeps the mean energy of dropped directions
     _owned = False  # whether it belongs to a learner
-    _editing: State | None = None  # the draft that `trim` works on
 
     def __init__(self) -> None:
         self._cell = Cell()
@@ -207,7 +206,7 @@ class Memory(ABC):
     @property
     def _current(self) -> Any:
         """The state that properties describe; with several forgettings, that of the best one."""
-        s = self._editing or self._cell.state
+        s = self._cell.state
         if s is None or not hasattr(s, "parts"):
             return s
         return s.parts[s.chosen * len(s.parts) // len(s.noises)]
@@ -229,7 +228,7 @@ class Memory(ABC):
     @property
     def numbers(self) -> int:
         """How many numbers are stored, for all forgettings that are compared."""
-        s = self._editing or self._cell.state
+        s = self._cell.state
         return 0 if s is None else sum(map(self.numbers_in, getattr(s, "parts", (s,))))
 
     @property

@@ -21,7 +21,7 @@ import numpy as np
 
 from orfit import small_linalg, validation
 from orfit.growth import Growth
-from orfit.memory import frame, spectrum
+from orfit.memory import frame
 from orfit.memory.base import Memory, StepSettings, plain_settings
 from orfit.memory.frame import Projection
 from orfit.memory.removal import NEVER_LEARNED, without
@@ -33,6 +33,7 @@ from orfit.validation import Array
 
 FAR = 1e-6  # of the largest number: the coefficients of a longer step are checked one by one
 NEGLIGIBLE = 1e-14  # of τ: a noise below this is zero if something was dropped
+ROUNDING = 1e-9  # by which sigma may rise where it should fall
 SPANNED = 100.0  # times the cutoff: the new part of a gradient that was learned is shorter
 FITTED = 1e-8  # of a label: the residual of a label that was interpolated is smaller
 LARGEST_ENERGY = 1e300  # larger energies overflow when they are added
@@ -76,9 +77,9 @@ class BasisDecomposition(NamedTuple):
 
 
 class Basis(Memory):
-    """The common part: add gradients, then `trim`.
+    """The common part of memories of directions: U in principal axes, and the singular values.
 
-    This one keeps Γ as a triangle; `Principal` keeps it in principal axes.
+    Each gradient rotates U to the axes of what was seen. `BasisVectors` keeps U as it is.
 
     Examples:
         >>> memory = orfit.memory.Unlimited()  # one of them
@@ -89,64 +90,72 @@ class Basis(Memory):
 
     drifts = shares_candidates = True
     drops_the_least = True  # whether the directions along which least was seen are dropped
-    m: Any = None  # how many directions may be kept; None: no limit
 
-    def trim(self) -> None:
-        """Drop the directions that are too many, by `delete`, `reflect` or `keep`.
-
-        `root` (k×k, A Aᵀ ≈ U rootᵀ root Uᵀ) is what was seen along them, column j along basis
-        vector j; the newest are last.
-        """
+    def __init__(self, m: int | None = None) -> None:
+        super().__init__()
+        self.m: Any = m  # how many directions may be kept; None: no limit
 
     def room(self, size: int) -> int | None:
         """How many rows are stored before a compaction; None if nothing is ever dropped."""
-        return None
+        return None if self.m is None else room_for(self.m, size)
 
-    # The spectrum, which `Principal` keeps in another form.
+    def settings(self) -> dict[str, Any]:
+        return {} if self.m is None else {"m": self.m}
+
+    # The spectrum, which `BasisVectors` keeps in another form.
 
     def _clear_spectrum(self, s: State) -> None:
-        spectrum.clear(s)
+        """No direction."""
+        s.sigma = np.empty(0)
 
     def _shrink(self, s: State, share: Callable[[Array], Array]) -> None:
-        spectrum.shrink(s, share)
+        """Multiply each energy e along the principal axes by share(e)."""
+        with np.errstate(over="ignore"):  # of an energy that overflows, nothing remains
+            s.sigma = s.sigma * np.sqrt(share(s.sigma * s.sigma))
 
     def _fade(self, s: State, forgetting: float) -> None:
-        spectrum.set_root(s, s.roots[0] * np.sqrt(forgetting))
+        """Multiply all energies by `forgetting`."""
+        s.sigma = s.sigma * math.sqrt(forgetting)
 
     def _damp(self, s: State, noises: Array, floors: Array, C: Array) -> Array:
         """EᵀC of each candidate, e×k×n."""
-        pairs = zip(noises, floors, strict=True)
-        return np.stack(
-            [spectrum.solve(spectrum.root_above(s, k), np.sqrt(R) * C, True) for R, k in pairs]
-        )
+        return _shares(s, noises, floors) * C
 
     def _undamp(self, s: State, noises: Array, floors: Array, Z: Array) -> Array:
         """E z of each candidate, for Z e×k×q."""
-        each = zip(noises, floors, Z, strict=True)
-        return np.stack(
-            [spectrum.solve(spectrum.root_above(s, k), np.sqrt(R) * z) for R, k, z in each]
-        )
+        return _shares(s, noises, floors) * Z
 
     def _axes(self, s: State) -> tuple[Array, Array]:
         """The singular values of Γ, falling, and the rotation of U to its principal axes."""
-        return small_linalg.principal(s.roots[0])
+        return s.sigma, np.eye(len(s.sigma))
 
     def _set_axes(self, s: State, sigma: Array) -> None:
         """U is in principal axes, with these singular values."""
-        spectrum.set_root(s, np.diag(sigma))
+        s.sigma = sigma
 
     def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
-        """Add the gradients of a decomposition whose new directions the frame has, and trim."""
-        spectrum.grow(s, d.projection.C, d.projection.T)
-        self._edit(s)
+        """Rotate U to the axes of [[diag(sigma), C], [0, T]] (eq:svd_update).
 
-    def _edit(self, s: State) -> None:
-        """Call the user's `trim` with this draft."""
-        try:
-            self._editing = s
-            self.trim()
-        finally:
-            self._editing = None
+        The frame has the new directions. Each starts with the energy of the tail.
+        """
+        C, T = d.projection.C, d.projection.T
+        k, r = len(s.sigma), len(T)
+        known = k + r if d.start > 0 else k
+        bordered = np.zeros((k + r, known + C.shape[1]))
+        bordered[range(k), range(k)] = s.sigma
+        bordered[range(k, known), range(k, known)] = math.sqrt(d.start)
+        bordered[:k, known:], bordered[k:, known:] = C, T
+        s.sigma, turn = small_linalg.principal(bordered.T)
+        frame.rotate(s, turn)
+        s.dropped_energy -= d.start * r  # this energy counts as kept again
+
+    def _check_spectrum(self, s: State) -> None:
+        """Raise ValueError if its fields do not fit together."""
+        if (s.sigma[1:] > (1 + ROUNDING) * s.sigma[:-1]).any():
+            raise ValueError("sigma must be falling")
+
+    def _drop(self, s: State, d: BasisDecomposition) -> None:
+        """Drop the directions that are too many, after a block was added."""
 
     # What a learner calls.
 
@@ -247,8 +256,7 @@ class Basis(Memory):
         if along is not None:
             frame.move(s, along)
         self._grow_spectrum(s, d)
-        if self.m is not None and len(s.W) > self._limit(s):
-            raise ValueError(f"{self!r}.trim left {len(s.W)} directions, more than m={self.m}")
+        self._drop(s, d)
         self._make_room(s)
 
     def _make_room(self, s: State) -> None:
@@ -354,9 +362,6 @@ class Basis(Memory):
             raise ValueError(f"{k} directions are more than m={self.m}")
         frame.check(s)
         self._check_spectrum(s)
-
-    def _check_spectrum(self, s: State) -> None:
-        spectrum.check(s)
 
     # Merging.
 
@@ -501,38 +506,6 @@ class Basis(Memory):
         rest = frame.subtract(s, G, frame.coordinates(s, G))
         return frame.subtract(s, rest, frame.coordinates(s, rest))
 
-    def delete(self, j: int) -> None:
-        """Drop the j-th basis vector. O(k²)."""
-        s = self._edited()
-        s.dropped_energy += energy(s.roots[0][:, j])
-        frame.drop(s, np.delete(s.W, j, axis=0))
-        spectrum.change(s, lambda H, _: small_linalg.delete(H, j))
-
-    def reflect(self, v: Array) -> None:
-        """Drop the direction U v, for a unit vector v. O(k²)."""
-        _check_orthonormal("v", v[:, None])
-        s = self._edited()
-        s.dropped_energy += energy(s.roots[0] @ v)
-        # The reflection that maps v to ± the last axis, which is then dropped.
-        u = v.copy()
-        u[-1] += np.copysign(1.0, v[-1])
-        u /= np.linalg.norm(u)
-        frame.drop(s, (s.W - np.outer(u, 2 * (u @ s.W)))[:-1])
-        spectrum.change(s, lambda H, _: small_linalg.reflect(H, u))
-
-    def keep(self, K: Array) -> None:
-        """Keep the directions U K, for K (k×k') with orthonormal columns. O(k³)."""
-        _check_orthonormal("K", K)
-        s, root = self._edited(), self.root
-        s.dropped_energy += energy(root - (root @ K) @ K.T)
-        frame.rotate(s, K)
-        spectrum.change(s, lambda H, _: small_linalg.triangle(H @ K))
-
-    def _edited(self) -> State:
-        if self._editing is None:
-            raise RuntimeError("directions are dropped in `trim`, while a block is added")
-        return self._editing
-
     def rank_in(self, s: State) -> int:
         return len(s.W)
 
@@ -570,49 +543,83 @@ class Basis(Memory):
         s = self._current
         return np.empty(0) if s is None else np.array(self._axes(s)[0])
 
-    @property
-    def root(self) -> Array:
-        """Γᵀ, upper triangular, in the order of the basis vectors: for `trim`."""
-        s = self._current
-        return np.empty((0, 0)) if s is None else np.array(s.roots[0])
-
 
 class Bounded(Basis, ABC):
-    """A memory of at most m directions: a subclass decides in `trim` which are dropped.
+    """A memory of at most m directions: a subclass decides in `keep` which ones.
 
     Examples:
-        >>> class Oldest(orfit.memory.Bounded):
-        ...     def trim(self):
-        ...         while self.rank > self.m:
-        ...             self.delete(self.rank - 1)  # the newest is last
-        >>> memory = Oldest(2)
-        >>> memory.absorb(np.eye(5))
-        >>> memory.rank
-        2
+        >>> class Large(orfit.memory.Bounded):
+        ...     '''The directions above a tenth of the largest.'''
+        ...
+        ...     def keep(self, sigma, m):
+        ...         return np.flatnonzero(sigma > 0.1 * sigma[0])[:m]
+        >>> memory = Large(2)
+        >>> memory.absorb(np.diag([5.0, 0.1, 0.2]))
+        >>> print(memory.sigma)
+        [5.]
     """
 
     drops_the_least = False
 
     def __init__(self, m: int) -> None:
-        super().__init__()
-        self.m = validation.count("m", m)
+        super().__init__(validation.count("m", m))
 
-    def room(self, size: int) -> int:
-        return room_for(self.m, size)
+    @abstractmethod
+    def keep(self, sigma: Array, m: int) -> Any:
+        """Decide which directions are kept. It is called when there are more than m.
+
+        sigma: how much was seen along each of them: singular values, falling.
+
+        Returns: an array of at most m whole numbers, the indices of the directions to keep. Or an
+            array of len(sigma) floats, the numbers ≥ 0 by which the singular values are
+            multiplied; at most m of them are not 0, and 0 drops the direction.
+        """
 
     def numbers_within(self, size: int) -> int:
         """How many numbers it stores at most, for gradients of that size.
 
         Two buffers of rows, W, M and the rounding history.
         """
-        rows = capacity_of(self.room(size), size)
+        rows = capacity_of(room_for(self.m, size), size)
         return int(rows * (2 * size + min(self.m, rows) + 2 * rows))
 
-    @abstractmethod
-    def trim(self) -> None: ...
+    def _drop(self, s: State, d: BasisDecomposition) -> None:
+        sigma, m = s.sigma, self._limit(s)
+        if len(sigma) <= m:
+            return
+        weights = checked_weights(type(self).__name__, self.keep(sigma.copy(), m), sigma, m)
+        left, changed = weights * sigma, weights != 1
+        kept = np.flatnonzero(weights)
+        kept = kept[np.argsort(-left[kept], kind="stable")]
+        with np.errstate(over="ignore"):
+            s.dropped_energy += float(((sigma - left)[changed] * (sigma + left)[changed]).sum())
+        s.sigma = left[kept]
+        frame.drop(s, s.W[kept])
 
-    def settings(self) -> dict[str, Any]:
-        return {"m": self.m}
+
+def checked_weights(name: str, returned: Any, sigma: Array, m: int) -> Array:
+    """What the method `keep` of this memory returned, as weights; at most m of them are not 0."""
+    made, count, weights = np.asarray(returned), len(sigma), np.zeros(len(sigma))
+    if made.ndim == 1 and (made.dtype.kind in "iu" or not made.size):
+        inside = made[(made >= 0) & (made < count)].astype(int)
+        weights[inside] = 1.0
+        if np.count_nonzero(weights) < len(made):
+            raise ValueError(f"{name}.keep must return different indices below {count}, not {made}")
+    elif made.shape == (count,) and made.dtype.kind == "f":
+        weights[:] = made
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not ((weights >= 0) & np.isfinite(weights * sigma)).all():
+                raise ValueError(f"{name}.keep must return finite weights ≥ 0, not {made}")
+    else:
+        raise ValueError(
+            f"{name}.keep must return indices (whole numbers) or {count} weights (floats), not an "
+            f"array of {made.dtype} with shape {made.shape}; numpy.flatnonzero turns a mask of "
+            "bools into indices"
+        )
+    kept = np.count_nonzero(weights)
+    if kept > m:
+        raise ValueError(f"{name}.keep must keep at most {m} directions, not {kept}")
+    return weights
 
 
 def room_for(m: int, size: int) -> int:
@@ -634,10 +641,12 @@ def energy(A: Array) -> float:
         return float(np.sum(A * A))
 
 
+def _shares(s: State, noises: Array, floors: Array) -> Array:
+    """E, which is diagonal, of each candidate: e×k×1. sigma² may overflow."""
+    return np.asarray(
+        np.sqrt(noises)[:, None, None] / np.hypot(s.sigma[:, None], np.sqrt(floors)[:, None, None])
+    )
+
+
 def _tail(s: State) -> Tail:
     return Tail(s.tail_level, s.tail_dropped, s.tail_rows, s.tail_dropping)
-
-
-def _check_orthonormal(name: str, K: Array) -> None:
-    if not np.allclose(product(K.T, K), np.eye(K.shape[1]), rtol=0, atol=1e-8):
-        raise ValueError(f"the columns of {name} must be orthonormal, or U would no longer be")

@@ -60,8 +60,8 @@ class Growing(Principal):
     def _capacity(self, s: State, size: int) -> int:
         return capacity_of(room_for(s.max_rank, size), size)
 
-    def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
-        super()._grow_spectrum(s, d)
+    def _drop(self, s: State, d: BasisDecomposition) -> None:
+        super()._drop(s, d)
         due = d.arrived >= INTERVAL - s.rows_absorbed % INTERVAL
         s.rows_absorbed += d.arrived
         if due:

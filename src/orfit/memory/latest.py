@@ -1,9 +1,12 @@
 """Keep the latest directions."""
 
-from orfit.memory.basis import Bounded
+from orfit import validation
+from orfit.memory.basis import BasisDecomposition
+from orfit.memory.vectors import BasisVectors, drop_vector
+from orfit.state import State
 
 
-class Latest(Bounded):
+class Latest(BasisVectors):
     """The m latest basis vectors: the paper's ORFit-latest (subsec:exp_limit).
 
     Examples:
@@ -13,6 +16,11 @@ class Latest(Bounded):
         [0. 0. 1.]
     """
 
-    def trim(self) -> None:
-        while self.rank > self.m:
-            self.delete(0)
+    drops_the_least = False
+
+    def __init__(self, m: int) -> None:
+        super().__init__(validation.count("m", m))
+
+    def _drop(self, s: State, d: BasisDecomposition) -> None:
+        while len(s.W) > self.m:
+            drop_vector(s, 0)

@@ -4,12 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from orfit import small_linalg, validation
+from orfit import validation
 from orfit.growth import Growth, refuse
-from orfit.memory import frame, spectrum
+from orfit.memory import frame
 from orfit.memory.base import StepSettings
 from orfit.memory.basis import Basis, BasisDecomposition, energy
-from orfit.memory.random import generator
 from orfit.state import State
 from orfit.store import numpy_dtype
 from orfit.store.host import SAFE
@@ -57,8 +56,7 @@ class Sketch(Basis):
     drifts = shares_candidates = False  # it needs gradients whole, and as they were
 
     def __init__(self, m: int, way: str = "kept", seed: int = 0) -> None:
-        super().__init__()
-        self.m = validation.count("m", m, least=2 if way == "symmetric" else 1)
+        super().__init__(validation.count("m", m, least=2 if way == "symmetric" else 1))
         if way not in WAYS:
             raise ValueError(f"way must be one of {', '.join(WAYS)}; it is {way!r}")
         self.way = way
@@ -112,7 +110,9 @@ class Sketch(Basis):
         forgetting = basis.settings.forgetting
         fading, n, width = forgetting, G.shape[1], len(s.sketch)
         if self.way == "fresh":
-            coefficients = generator(self.seed, s).standard_normal((n, width))
+            s.draws += 1
+            random = np.random.Generator(np.random.PCG64([self.seed, s.draws]))
+            coefficients = random.standard_normal((n, width))
             fading = fading**0.5
         else:
             coefficients = ops.inner(G, self._test.T)
@@ -120,12 +120,12 @@ class Sketch(Basis):
         if self.way == "symmetric":
             s.core = fading * s.core + ops.combine(G, ops.inner(G, self._left.T)).T
         U, square = self._summary(s)
-        frame.replace(s, U)
         squares, V = np.linalg.eigh((square + square.T) / 2)
-        root = np.sqrt(np.maximum(squares, 0.0))[:, None] * V.T
-        spectrum.set_root(s, small_linalg.triangle(root))
+        frame.replace(s, U)
+        frame.rotate(s, V[:, ::-1])
+        s.sigma = np.sqrt(np.maximum(squares[::-1], 0.0))
         s.total_energy = forgetting * s.total_energy + energy(basis.projection.gradients.norms)
-        s.dropped_energy = max(0.0, s.total_energy - energy(root))
+        s.dropped_energy = max(0.0, s.total_energy - energy(s.sigma))
 
     def norms(self, d: Any) -> Array:
         return super().norms(d.basis)

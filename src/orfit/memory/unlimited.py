@@ -1,9 +1,9 @@
 """Keep every direction."""
 
-from orfit.memory.basis import Basis
+from orfit.memory.vectors import BasisVectors
 
 
-class Unlimited(Basis):
+class Unlimited(BasisVectors):
     """Every direction ever seen stays: alg:orfit1_infmem and alg:borfit_infmem.
 
     Memory grows with the rank of what was seen, up to p×p; past predictions of a linear model do

@@ -14,7 +14,11 @@ arithmetic = $(patsubst %,tests/test_%.py, \
 # OpenBLAS does not check whether the processor has the instructions that these kernels use.
 kernels = Haswell Zen Prescott $(shell grep -qs avx512f /proc/cpuinfo && echo SkylakeX)
 
-.PHONY: demo reproduce lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
+# The extension of an editable install is built in the source tree, for this processor only.
+core = setup.py $(wildcard src/orfit/core/*.c src/orfit/core/*.h src/orfit/core/*.pyx)
+export ORFIT_TARGETS = native
+
+.PHONY: demo reproduce core lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -22,6 +26,10 @@ demo: .venv/demo
 
 reproduce: .venv/demo
 	.venv/bin/orfit reproduce
+
+# The extension alone, after a change of its sources.
+core: .venv/bin/python
+	ORFIT_STRICT=1 $(call pip,.venv) install --no-deps --editable .
 
 lint: .venv/dev
 	.venv/bin/ruff check .
@@ -83,41 +91,41 @@ docs: .venv-docs/ready
 	.venv-docs/bin/python tools/check_links.py site
 
 wheel: .venv/dev
-	$(call pip,.venv) wheel --no-deps --wheel-dir dist .
+	ORFIT_TARGETS=all $(call pip,.venv) wheel --no-deps --wheel-dir dist .
 	.venv/bin/pytest tests/test_wheel.py
 
 setup: .venv/dev
 
 clean:
-	rm -rf .venv .venv-* results site dist .cache
+	rm -rf .venv .venv-* results site dist .cache build src/orfit/core/_core.*.so
 
 .venv/bin/python:
 	$(call venv,.venv,$(PYTHON))
 
-.venv/demo: .venv/bin/python pyproject.toml constraints.txt
+.venv/demo: .venv/bin/python pyproject.toml constraints.txt $(core)
 	$(call pip,.venv) install --constraint constraints.txt --editable '.[experiments]'
 	@touch $@
 
-.venv/bench: .venv/bin/python pyproject.toml constraints.txt
+.venv/bench: .venv/bin/python pyproject.toml constraints.txt $(core)
 	$(call pip,.venv) install --constraint constraints.txt --editable '.[bench]'
 	@touch $@
 
-.venv/dev: .venv/bin/python pyproject.toml constraints.txt
-	$(call pip,.venv) install --constraint constraints.txt --editable '.[dev]'
+.venv/dev: .venv/bin/python pyproject.toml constraints.txt $(core)
+	ORFIT_STRICT=1 $(call pip,.venv) install --constraint constraints.txt --editable '.[dev]'
 	@touch $@ .venv/demo
 
-.venv-core/ready: pyproject.toml
+.venv-core/ready: pyproject.toml $(core)
 	$(call venv,.venv-core,$(PYTHON))
 	$(call pip,.venv-core) install --editable '.[test]'
 	@touch $@
 
-.venv-docs/ready: pyproject.toml
+.venv-docs/ready: pyproject.toml $(core)
 	$(call venv,.venv-docs,$(PYTHON))
 	$(call pip,.venv-docs) install --editable '.[docs]'
 	@touch $@
 
 # torch comes by pip, after uv, since only there the CPU-only build is found.
-.venv-oldest/ready: pyproject.toml constraints.txt
+.venv-oldest/ready: pyproject.toml constraints.txt $(core)
 	$(call venv,.venv-oldest,$(PYTHON))
 	$(call pip,.venv-oldest) install uv
 	.venv-oldest/bin/uv pip install --quiet --python .venv-oldest/bin/python \
@@ -125,7 +133,7 @@ clean:
 	$(call pip,.venv-oldest) install --constraint constraints.txt torch
 	@touch $@
 
-.venv-3.%/ready: pyproject.toml
+.venv-3.%/ready: pyproject.toml $(core)
 	$(call venv,.venv-3.$*,python3.$*)
 	$(call pip,.venv-3.$*) install --editable $(most) 'river>=0.26.1'
 	@touch $@

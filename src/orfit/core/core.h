@@ -59,4 +59,11 @@ typedef struct {
     SMALL *work;
 } Basis;
 
+/* The functions of the core for one pair of number types and one target: what an object file
+ * exports. */
+struct Core {
+    const char *target; /* TARGET_NAME */
+    int64_t (*size_of_basis)(void);
+};
+
 #endif

@@ -35,6 +35,20 @@
 #define WIDTH 2
 #endif
 
+#if defined(ORFIT_PLAIN)
+#define TARGET_NAME "plain"
+#elif defined(__AVX512F__)
+#define TARGET_NAME "x86-64-v4"
+#elif defined(__AVX2__)
+#define TARGET_NAME "x86-64-v3"
+#elif defined(__x86_64__)
+#define TARGET_NAME "x86-64"
+#elif defined(__aarch64__)
+#define TARGET_NAME "aarch64"
+#else
+#define TARGET_NAME "generic"
+#endif
+
 #define LANES 8               /* accumulators of a sum */
 #define PARTS (LANES / WIDTH) /* vectors that hold them */
 #define PADDED(n) (((n) + LANES - 1) / LANES * LANES)

@@ -5,23 +5,39 @@
 TARGETS
 #undef TARGET
 
-/* Features that the options of a target in setup.py allow the compiler to use. */
-#if defined(__x86_64__)
-#define HAS(feature) (__builtin_cpu_supports(feature) != 0)
-#define CAN_RUN_v3 (HAS("avx") && HAS("avx2") && HAS("bmi") && HAS("bmi2") && HAS("fma"))
-#define CAN_RUN_v4 \
-    (CAN_RUN_v3 && HAS("avx512f") && HAS("avx512bw") && HAS("avx512cd") && HAS("avx512dq") && \
-     HAS("avx512vl"))
+#if defined(__x86_64__) && !defined(ORFIT_PLAIN)
+#include <cpuid.h>
+
+enum { BASE, V3, V4 };
+
+/* The highest of the levels of x86-64 that setup.py compiles for, if the processor has its features
+ * and the operating system saves its registers. (Clang's __builtin_cpu_supports needs a library
+ * that zig lacks.) */
+static int find_level(void) {
+    const unsigned v3 = bit_AVX2 | bit_BMI | bit_BMI2;
+    const unsigned v4 = bit_AVX512F | bit_AVX512BW | bit_AVX512CD | bit_AVX512DQ | bit_AVX512VL;
+    const unsigned leaf_1 = bit_AVX | bit_FMA | bit_OSXSAVE, ymm = 0x06, zmm = 0xe6;
+    unsigned a, b, c, d, saved, unused;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || (c & leaf_1) != leaf_1) return BASE;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (b & v3) != v3) return BASE;
+    __asm__("xgetbv" : "=a"(saved), "=d"(unused) : "c"(0));
+    if ((saved & ymm) != ymm) return BASE;
+    return (b & v4) == v4 && (saved & zmm) == zmm ? V4 : V3;
+}
+#else
+enum { BASE };
+static int find_level(void) { return BASE; }
 #endif
-#define CAN_RUN_base 1
-#define CAN_RUN_plain 1
+
+#define NEEDS_v4 V4
+#define NEEDS_v3 V3
+#define NEEDS_base BASE
+#define NEEDS_plain BASE
 
 const struct Core *select_core(int is_float) {
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-#endif
+    const int level = find_level();
 #define TARGET(name) \
-    if (CAN_RUN_##name) return is_float ? &orfit_f32_##name : &orfit_f64_##name;
+    if (level >= NEEDS_##name) return is_float ? &orfit_f32_##name : &orfit_f64_##name;
     TARGETS
     return NULL;
 }

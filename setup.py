@@ -42,10 +42,9 @@ class BuildCore(build_ext):
 
     def build_extension(self, ext):
         built = Path(self.get_ext_fullpath(ext.name))
-        inputs = [*ext.sources, *ext.depends]
-        if not self.force and built.exists():
-            if built.stat().st_mtime > max(Path(name).stat().st_mtime for name in inputs):
-                return
+        changed = max(Path(name).stat().st_mtime for name in [*ext.sources, *ext.depends])
+        if not self.force and built.exists() and built.stat().st_mtime > changed:
+            return
         targets = self.find_targets()
         ext.define_macros.append(("TARGETS", " ".join(f"TARGET({name})" for name in targets)))
         ext.extra_compile_args = [] if self.uses_msvc() else GNU
@@ -56,7 +55,7 @@ class BuildCore(build_ext):
                 for numbers in NUMBERS
             ]
         ext.extra_objects = [object_file for job in jobs for object_file in job.result()]
-        self.force = True  # the objects changed
+        self.force = True  # the object files changed
         super().build_extension(ext)
 
     def compile_core(self, numbers, target, options):
@@ -79,10 +78,11 @@ class BuildCore(build_ext):
             return {"plain": ["/O2", "/DORFIT_PLAIN"]}
         if "__x86_64__" not in self.predefined_macros():
             return {"base": []}
-        targets = {
-            name: [f"-m{feature}" for feature in features] for name, features in X86.items()
-        }
-        if os.environ.get("ORFIT_TARGETS", "all") == "all":
+        targets = {name: [f"-m{feature}" for feature in features] for name, features in X86.items()}
+        wanted = os.environ.get("ORFIT_TARGETS", "all")
+        if wanted not in {"all", "native"}:
+            raise SystemExit(f'ORFIT_TARGETS is "all" or "native", not {wanted!r}')
+        if wanted == "all":
             return targets
         native = self.predefined_macros("-march=native")
         for name, features in X86.items():

@@ -1,4 +1,4 @@
-"""Build backend: setuptools, with the compiler of the ziglang wheel where there is no C compiler."""
+"""Build backend: setuptools, with the compiler of the ziglang wheel where there is none."""
 
 import os
 import shlex

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import re
 import sys
 import tokenize
 from collections import Counter
@@ -34,6 +35,19 @@ def count_code_lines(source: str) -> int:
     return len(lines - docstrings)
 
 
+def count_c_lines(source: str) -> int:
+    """Count the lines of C that hold more than a comment."""
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", "", source, flags=re.DOTALL)
+    return sum(bool(line.strip()) for line in code.splitlines())
+
+
+def count_cython_lines(source: str) -> int:
+    """Count the lines of Cython that are neither blank, nor a comment or docstring."""
+    code = re.sub(r'^\s*""".*?"""', "", source, flags=re.DOTALL | re.MULTILINE)
+    lines = map(str.strip, code.splitlines())
+    return sum(bool(line) and not line.startswith("#") for line in lines)
+
+
 def main() -> None:
     """Print the lines of each part of the package."""
     parts: Counter[str] = Counter()
@@ -45,6 +59,9 @@ def main() -> None:
             print(f"{name or 'top-level modules':<20}{lines:>7,}")
     core = sum(parts[name] for name in CORE)
     print(f"lines of code: {core:,} in the core, {parts.total():,} in src/orfit")
+    c = sum(count_c_lines(file.read_text()) for file in (ROOT / "core").glob("*.[ch]"))
+    cython = sum(count_cython_lines(file.read_text()) for file in (ROOT / "core").glob("*.pyx"))
+    print(f"and of src/orfit/core: {c:,} of C, {cython:,} of Cython")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ kernels = Haswell Zen Prescott $(shell grep -qs avx512f /proc/cpuinfo && echo Sk
 core = setup.py $(wildcard src/orfit/core/*.c src/orfit/core/*.h src/orfit/core/*.pyx)
 export ORFIT_TARGETS = native
 
-.PHONY: demo reproduce core lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
+.PHONY: demo reproduce lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -26,10 +26,6 @@ demo: .venv/demo
 
 reproduce: .venv/demo
 	.venv/bin/orfit reproduce
-
-# The extension alone, after a change of its sources.
-core: .venv/bin/python
-	ORFIT_STRICT=1 $(call pip,.venv) install --no-deps --editable .
 
 lint: .venv/dev
 	.venv/bin/ruff check .
@@ -91,13 +87,15 @@ docs: .venv-docs/ready
 	.venv-docs/bin/python tools/check_links.py site
 
 wheel: .venv/dev
+	rm -rf dist
 	ORFIT_TARGETS=all $(call pip,.venv) wheel --no-deps --wheel-dir dist .
-	.venv/bin/pytest tests/test_wheel.py
+	ORFIT_WHEELS=dist .venv/bin/pytest -m "" tests/test_wheel.py
 
+# After a change of the core's sources, this and the other targets compile them again.
 setup: .venv/dev
 
 clean:
-	rm -rf .venv .venv-* results site dist .cache build src/orfit/core/_core.*.so
+	rm -rf .venv .venv-* results site dist .cache build src/orfit/core/_core.*so
 
 .venv/bin/python:
 	$(call venv,.venv,$(PYTHON))

@@ -73,7 +73,7 @@ def build_wheel(
 ) -> str:
     with build_folder() as folder:
         # A build folder in the source tree would add removed modules to later wheels.
-        build = {"--global-option": ["build", "--build-base", folder]}
+        build = {"--global-option": ["--quiet", "build", "--build-base", folder]}
         settings = (config_settings or {}) | build
         return build_meta.build_wheel(wheel_directory, settings, metadata_directory)
 

@@ -95,7 +95,7 @@ wheel: .venv/dev
 setup: .venv/dev
 
 clean:
-	rm -rf .venv .venv-* results site dist .cache build src/orfit/core/_core.*so
+	rm -rf .venv .venv-* results site dist .cache build src/orfit.egg-info src/orfit/core/_core.*so
 
 .venv/bin/python:
 	$(call venv,.venv,$(PYTHON))

@@ -45,16 +45,17 @@ def check_headers() -> None:
 
 @contextmanager
 def build_folder() -> Iterator[str]:
-    """A temporary folder for files of the build, with a compiler in the environment."""
+    """Yield a temporary folder for files of the build, and set CC."""
     with tempfile.TemporaryDirectory() as folder:
+        compiler = find_compiler()
         if needs_zig():
             zig = f"{shlex.quote(sys.executable)} -m ziglang"
             # Without -mcpu, zig compiles for this machine's processor only.
             compiler = f"{zig} cc -mcpu=baseline"
-            os.environ.update(CC=compiler, LDSHARED=f"{compiler} -shared", AR=f"{zig} ar")
+            os.environ.update(LDSHARED=f"{compiler} -shared", AR=f"{zig} ar")
             os.environ.update(ZIG_GLOBAL_CACHE_DIR=folder, ZIG_LOCAL_CACHE_DIR=folder)
-        elif os.name != "nt":
-            os.environ["CC"] = find_compiler() or ""
+        if compiler:
+            os.environ["CC"] = compiler
         yield folder
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import core_library
+
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=10)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
@@ -32,3 +34,9 @@ def pytest_runtest_call(item):
 @pytest.fixture
 def rng():
     return np.random.default_rng(20)
+
+
+@pytest.fixture(scope="session")
+def core():
+    """The C functions of the core."""
+    return core_library

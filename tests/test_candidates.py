@@ -6,16 +6,16 @@ import pytest
 import orfit
 from orfit.learners.candidates import (
     AS_GOOD,
-    FAR,
     GRID,
     LARGEST,
-    MOST_SURPRISE,
     RECENCY,
     RECENT,
     START,
     WINDOW,
     Candidates,
 )
+
+FAR, MOST_SURPRISE = 25.0, 1e3  # of core/candidates.c
 
 
 def observe(candidates, s, variance, residual, innovation=None, roots=None):

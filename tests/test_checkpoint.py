@@ -161,7 +161,7 @@ def test_the_file_of_an_estimator_is_refused_and_its_reader_named(kind, tmp_path
         (lambda h, a: h["model"]["settings"].update(size=10**12), "size 1000000000000, and"),
         (lambda h, a: resize(h, a, 10**12), r"no w of shape \(1000000000000,\)"),
         (lambda h, a: resize(h, a, 10**12, kind="RLS"), r"no w of shape \(1000000000000,\)"),
-        (lambda h, a: h.update(kind="RLS", settings={}), r"no L of shape \(20, 20\)"),
+        (lambda h, a: h.update(kind="RLS", settings={}), r"no P of shape \(20, 20\)"),
         (
             lambda h, a: h["settings"].update(memory=SKETCH),
             r"no sketch of shape \(1000000000, 20\)",
@@ -176,7 +176,7 @@ def test_the_file_of_an_estimator_is_refused_and_its_reader_named(kind, tmp_path
         (lambda h, a: change(a, "chosen", 1), "there are 1 candidates; 1 is none of them"),
         (lambda h, a: a.update({"state.unit": np.array([3, 3])}), "if the noise is given"),
         (lambda h, a: a.update(other=a["w"]), "it has unknown arrays: .*other"),
-        (lambda h, a: a.update({"state.L": np.eye(20)}), "it has unknown arrays: .*L"),
+        (lambda h, a: a.update({"state.D": np.ones(20)}), "it has unknown arrays: .*D"),
         (lambda h, a: a.update(w=a["w"].astype("f")), "must be float32; it is float64"),
         (lambda h, a: change(a, "rows", a["state.rows"] * 2), "not orthonormal"),
         (lambda h, a: change(a, "W", a["state.W"] * 2), "not orthonormal"),

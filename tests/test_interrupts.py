@@ -74,7 +74,7 @@ class Scenario:
         """
         learner = copy.deepcopy(self.learner)
         result = interrupt(lambda: self.learn(learner, self.X, self.Y))
-        assert not learner._lock._is_owned()
+        assert not learner._lock.is_owned()
         rows = learner.seen - self.before
         same = everything(learner) in self.states_after(rows)
         assert same, f"not the state after {rows} rows"

@@ -226,7 +226,8 @@ def test_no_step_leaves_the_finite_numbers_unsaid():
 def test_float32_stays_float32_when_windup_is_limited(rng):
     learner = orfit.RLS(orfit.Linear(20), forgetting=0.5, w0=np.zeros(20, np.float32))
     learner.learn_each(rng.standard_normal((60, 20)), rng.standard_normal(60))
-    assert learner.memory.L.dtype == np.float32
+    assert learner.w.dtype == np.float32
+    assert learner.memory.P.dtype == np.float64
 
 
 def test_two_datapoints_are_not_two_outputs():

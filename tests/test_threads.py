@@ -169,7 +169,7 @@ def test_a_signal_handler_reads_and_saves_but_does_not_learn(name, tmp_path):
         assert found == states[learner.seen] == everything(orfit.load(tmp_path / "saved"))
         assert np.isfinite(learner.predict(X)).all()
         copy.copy(learner).learn(X[0], Y[0])
-        if learner._lock._is_owned():
+        if learner._lock.is_owned():
             with pytest.raises(RuntimeError, match="cannot be changed from inside its own step"):
                 learner.learn(X[0], Y[0])
             refused.append(count)

@@ -90,7 +90,9 @@ TABLE: dict[str, Field] = {
     "core": Field("real", ("B", "P")),
     "total_energy": number(0),
     # Dense P
-    "L": Field("real", ("P", "P")),
+    "P": Field("double", ("P", "P")),
+    "D": Field("double", ("P",), 0),
+    "is_root": Field("flag"),
     "amplification": number(0),
     "width": number(0),
     "wound_up": Field("flag"),

@@ -11,10 +11,12 @@ ORFit, RLS, the Kalman filter and One-Step SGD differ in the memory alone. Sever
 share one memory: each has its own columns of w, and all arrays have a leading axis for them.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import lapack
 
 from orfit import small_linalg
 from orfit.memory.base import Memory
@@ -59,27 +61,30 @@ def fit(B: Array, noises: Array, residual: Array) -> tuple[Array, ...]:
 
     Z minimises |BᵀZ − residual|² + R |Z|². B is used itself: BᵀB would square its condition number.
     """
+    if noises[0] > 0 and B.shape[2] == 1:
+        return _fit_one(B[:, :, 0], noises, residual)
     if noises[0] == 0:
         each = [interpolate(b, r) for b, r in zip(B, residual, strict=True)]
-        return tuple(np.stack(parts) for parts in zip(*each, strict=True))
-    if B.shape[2] == 1:
-        return _fit_one(B[:, :, 0], noises, residual)
-    check_step(B)
-    W, singular, Vt = np.linalg.svd(B, full_matrices=False)
-    R = noises[:, None]
-    ratio = np.divide(R, singular, out=np.full_like(singular, np.inf), where=singular > 0)
-    gain, unfitted = 1 / (singular + ratio), 1 / (singular / ratio + 1)
-    along = Vt @ residual
-    Z = W @ (gain[:, :, None] * along)
-    left = residual - Vt.transpose(0, 2, 1) @ ((1 - unfitted)[:, :, None] * along)
-    variance = (B * B).sum(axis=1) + R
-    # The Cholesky factor of BᵀB + R I, from [B; √R I].
-    n = B.shape[2]
-    stacked = np.concatenate([B, np.sqrt(R)[:, :, None] * np.eye(n)], axis=1)
-    L = np.swapaxes(np.linalg.qr(stacked, mode="r"), 1, 2)
-    diagonal = np.diagonal(L, axis1=1, axis2=2)
-    innovation = np.linalg.solve(L, residual) * np.sign(diagonal)[:, :, None]
-    return Z, left, variance, innovation, diagonal**2
+    else:
+        check_step(B)
+        each = [regularize(b, R, r) for b, R, r in zip(B, noises, residual, strict=True)]
+    return tuple(np.stack(parts) for parts in zip(*each, strict=True))
+
+
+def regularize(B: Array, R: float, residual: Array) -> tuple[Array, ...]:
+    """The same with R > 0: [√R I; B] = V [T; 0], so BᵀB + R I = TᵀT.
+
+    With u = T⁻ᵀ residual, the innovations, V [u; 0] = [left / √R; Z].
+    """
+    (rows, n), root = B.shape, math.sqrt(R)
+    B = B if rows else np.zeros((1, n))  # LAPACK's wrappers need a row
+    # Blocks of 16: see `small_linalg.grow`.
+    T, V, blocks, _ = lapack.dtpqrt(0, min(16, n), root * np.eye(n), B)
+    u = linalg.solve_triangular(T, residual, trans="T", check_finite=False)
+    left, Z, _ = lapack.dtpmqrt(0, V, blocks, u, np.zeros((len(B), u.shape[1])))
+    diagonal = np.diagonal(T)
+    variance = (B * B).sum(axis=0) + R
+    return Z[:rows], root * left, variance, u * np.sign(diagonal)[:, None], diagonal**2
 
 
 def _fit_one(B: Array, noises: Array, residual: Array) -> tuple[Array, ...]:

@@ -19,6 +19,9 @@
 #define SMALL double
 #endif
 
+#define IS_FLOAT (sizeof(SMALL) == sizeof(float))
+#define EPS ((SMALL)(IS_FLOAT ? 0x1p-23 : 0x1p-52)) /* from 1 to the next number */
+
 #ifdef ORFIT_TEST
 #define API          /* tests call every function of the core */
 #else
@@ -55,6 +58,12 @@
 
 #if defined(ORFIT_PLAIN)
 #define INLINE static inline
+#else
+#define INLINE static inline __attribute__((always_inline))
+#endif
+INLINE SMALL absolute(SMALL a) { return (SMALL)fabs(a); }
+
+#if defined(ORFIT_PLAIN)
 #define UNROLL
 typedef SMALL Lanes;
 typedef int64_t Mask;
@@ -80,7 +89,6 @@ INLINE SMALL multiply_lanes(const Lanes *x) {
 }
 
 #else
-#define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 32")
 typedef SMALL Lanes __attribute__((vector_size(WIDTH * sizeof(SMALL)), may_alias));
 typedef SMALL UnalignedLanes
@@ -107,7 +115,7 @@ INLINE Lanes pick(Mask mask, Lanes yes, Lanes no) {
 }
 INLINE Lanes magnitude(Lanes a) { return (Lanes)((Mask)a & ~(Mask)splat((SMALL)-0.0)); }
 INLINE Lanes square_root(Lanes a) {
-    Lanes r;
+    Lanes r = {0};
     UNROLL for (int l = 0; l < WIDTH; l++) r[l] = (SMALL)sqrt(a[l]);
     return r;
 }
@@ -117,7 +125,7 @@ INLINE int any(Mask mask) {
     return r != 0;
 }
 INLINE Lanes count_from(int first) {
-    Lanes r;
+    Lanes r = {0};
     UNROLL for (int l = 0; l < WIDTH; l++) r[l] = (SMALL)(first + l);
     return r;
 }

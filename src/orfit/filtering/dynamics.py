@@ -43,10 +43,10 @@ class Dynamics:
         ops = arithmetic(w)
         ahead = ops.convert(w, self.A * w if np.ndim(self.A) == 0 else self.A @ ops.to_numpy(w))
         if u is not None:
-            ahead = ahead + ops.convert(w, self._influence(u, w))
+            ahead = ahead + ops.convert(w, self.influence(u, w))
         return ahead, self.A
 
-    def _influence(self, u: object, w: Any) -> Array:
+    def influence(self, u: object, w: Any) -> Array:
         """B u, shaped like w."""
         if self.B is None:
             raise ValueError("u has no influence: control=B says which")

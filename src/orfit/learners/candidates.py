@@ -6,8 +6,9 @@ recently is the learner's. Each also has running means of its innovations u:
 
     u = r / sqrt(gᵀPg + R),     scale = the mean of u²,     variance of y = scale (gᵀPg + R)
 
-In these means no u² counts more than FAR times the scale so far. Otherwise one bad reading would
-widen every interval for a thousand rows. A scale that is too small still grows by that factor.
+In these means (core/candidates.c) no u² counts more than 25 times the scale so far. Otherwise one
+bad reading would widen every interval for a thousand rows. A scale that is too small still grows by
+that factor.
 """
 
 import math
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from orfit import validation
+from orfit.core._core import update_scores
 from orfit.growth import Growth
 from orfit.memory.base import StepSettings
 from orfit.state import State
@@ -33,18 +35,18 @@ RELATIVE_LENGTHS = 2  # the grid is reviewed whenever there are this many times 
 UNUSUAL = 2  # powers of ten by which the usual squared length must differ from the grid's unit
 START = 64  # gradients, after which the grid does not move below its unit: a system may rest later
 AS_GOOD = 0.01  # a mean squared error that is larger by this share is as good
-MOST_SURPRISE = 1e3  # a larger S/R counts as this
 LARGEST = 1e140  # a larger residual counts as this, so that squares can be added
 LARGEST_SQUARE = 1e300
 RECENCY = 3.0  # a mean weighs row i of n by about (i/n)^(RECENCY − 1)
 WINDOW = 1000  # rows; never longer than that, so that a stream may change
 RECENT = 100  # rows, of the means that are compared with those
-FAR = 25.0  # five standard deviations: normal noise is not affected
 
 # Of the binary exponents of a gradient: smaller numbers than 2^-NEGLIGIBLE of the largest are
 # rounding; SMALL_SHARE of all numbers count as the small ones.
 NEGLIGIBLE = 40
 SMALL_SHARE = 0.1
+
+MEANS = ("scale", "recent_scale", "neighbours", "last", "surprise")  # that the core updates
 
 
 class Moved(NamedTuple):
@@ -178,7 +180,7 @@ class Candidates:
         times as large, and their noise is not. For the scale they count once: u² is in units of
         S − R + v R, where S (sequential, e×n) is the variance of a row given those before it.
         """
-        count, n = len(s.noises), variance.shape[1]
+        count = len(s.noises)
         if roots is not None:
             R, S = s.noises[:, None], variance if sequential is None else sequential
             with np.errstate(over="ignore"):
@@ -186,38 +188,31 @@ class Candidates:
             deviation = np.hypot(np.sqrt(np.maximum(S - R, 0.0)), roots * np.sqrt(R))
             share = np.divide(np.sqrt(S), deviation, out=np.ones_like(S), where=deviation > 0)
             innovation = innovation * share[:, :, None]
-        for i in range(n):
-            if count > 1:
-                s.error_rows += 1
-                rate = min(1.0, max(RECENCY / s.error_rows, 1 / WINDOW))
-                squares = np.minimum(np.abs(residual[:, i]), LARGEST) ** 2
-                s.error = s.error + rate * (squares.sum(axis=1) - s.error)
-            if variance[0, i] > 0 and (count == 1 or (variance[:, i] > 0).all()):
-                self._update_means(s, variance[:, i], innovation[:, i].ravel())
-            elif s.noises[0] == 0:
-                s.unfitted = max(s.unfitted, min(LARGEST, float(np.abs(residual[:, i]).max())))
+        if count > 1:
+            self._update_errors(s, residual)
+        expected = (variance > 0).all(axis=0)
+        if s.noises[0] == 0 and not expected.all():
+            largest = float(np.abs(residual[:, ~expected]).max())
+            s.unfitted = max(s.unfitted, min(LARGEST, largest))
+        for name in MEANS:
+            setattr(s, name, getattr(s, name).copy())
+        s.scale_rows = update_scores(
+            s.scale_rows,
+            s.noises,
+            np.ascontiguousarray(variance[:, expected].T, float),
+            np.ascontiguousarray(innovation[:, expected].transpose(1, 0, 2), float),
+            *(getattr(s, name) for name in MEANS),
+        )
         if count > 1:
             s.chosen = self._best(s)
 
     @staticmethod
-    def _update_means(s: State, variance: Array, u: Array) -> None:
-        s.scale_rows += 1
-        rate = min(1.0, max(RECENCY / s.scale_rows, 1 / WINDOW))
-        recent = min(1.0, max(RECENCY / s.scale_rows, 1 / RECENT))
-        u = np.minimum(np.maximum(u, -LARGEST), LARGEST)
-        limit = np.sqrt(FAR * s.scale)
-        if (np.abs(u) > limit).any():
-            limit[limit == 0] = np.inf
-            u = np.minimum(np.maximum(u, -limit), limit)
-        excess = variance
-        if s.noises[0] > 0:
-            with np.errstate(over="ignore"):
-                excess = np.minimum(variance / s.noises, MOST_SURPRISE)
-        s.surprise = s.surprise + recent * (np.minimum(excess, LARGEST_SQUARE) - s.surprise)
-        s.scale = s.scale + rate * (u * u - s.scale)
-        s.recent_scale = s.recent_scale + recent * (u * u - s.recent_scale)
-        s.neighbours = s.neighbours + recent * (u * s.last - s.neighbours)
-        s.last = u
+    def _update_errors(s: State, residual: Array) -> None:
+        squares = (np.minimum(np.abs(residual), LARGEST) ** 2).sum(axis=2)
+        for square in squares.T:
+            s.error_rows += 1
+            rate = min(1.0, max(RECENCY / s.error_rows, 1 / WINDOW))
+            s.error = s.error + rate * (square - s.error)
 
     def _best(self, s: State) -> int:
         """Of those that are as good as the best: the largest λ, then the most noise."""

@@ -128,6 +128,9 @@ class EKF(Advancing, GainLearner):
             raise ValueError(f"noise is {c}×{c}, but y has shape {Y.shape[1:]} for each datapoint")
         return super()._step(s, X, Y, roots)
 
+    def _core_learns(self, s: State) -> bool:
+        return self._matrix is None and super()._core_learns(s)
+
     def _fit(self, s: State, block: Block, drift: Any) -> Fit:
         """With R = V diag(ρ) Vᵀ the outputs Vᵀ y are independent channels, learned in two blocks.
 

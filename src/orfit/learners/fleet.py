@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from orfit import checkpoint, validation
+from orfit.core._core import learn_fleet
 from orfit.learners.learner import Stateful, described
 from orfit.learners.orfit import ORFit
+from orfit.memory.basis_rows import BasisRows
 from orfit.models import Model
 from orfit.state import State, from_arrays, to_arrays
 from orfit.validation import Array
@@ -53,7 +55,9 @@ class Fleet(Stateful):
             raise ValueError(
                 "a fleet is for linear models, with a number noise > 0: make learners one by one"
             )
-        self._states: list[State | None] = [None] * self.count  # None: no row yet
+        # The numbers of each learner; None before its first row.
+        self._learners: list[BasisRows | State | None] = [None] * self.count
+        self._scratch: Array | None = None
 
     @property
     def model(self) -> Model:
@@ -66,10 +70,15 @@ class Fleet(Stateful):
         s: State = self._like._cell.state
         return s
 
+    def _state_of(self, i: int) -> State:
+        """The state of the i-th."""
+        held = self._learners[i]
+        return self._new if held is None else held.state() if isinstance(held, BasisRows) else held
+
     @property
     def seen(self) -> Array:
         """How many rows each learner has learned."""
-        return self._read(lambda: np.array([0 if s is None else s.seen for s in self._states]))
+        return self._read(lambda: np.array([0 if s is None else s.seen for s in self._learners]))
 
     @property
     def numbers(self) -> int:
@@ -77,8 +86,13 @@ class Fleet(Stateful):
         return self._read(self._count_numbers)
 
     def _count_numbers(self) -> int:
-        states = [s for s in self._states if s is not None]
-        return sum(array.size for s in states for array in to_arrays(s).values())
+        return sum(
+            array.size for i in self._begun() for array in to_arrays(self._state_of(i)).values()
+        )
+
+    def _begun(self) -> list[int]:
+        """The learners that have learned a row."""
+        return [i for i, held in enumerate(self._learners) if held is not None]
 
     def __len__(self) -> int:
         return self.count
@@ -104,28 +118,39 @@ class Fleet(Stateful):
             )
         inputs, labels = self._like._many(X, Y)
         owners = self._owners(which, len(inputs))
-        predicted, refused, first = np.empty(labels.shape), set(), None
-        for row, owner in enumerate(owners.tolist()):
-            if owner in refused:
-                continue
-            before, rows = self._states[owner], slice(row, row + 1)
-            # States of different learners share no buffer to which rows are appended.
-            s = copy.deepcopy(self._new) if before is None else State(**vars(before))
+        predicted = np.empty(labels.shape)
+        if labels.shape[1:] != self._new.label_shape:
+            raise ValueError(
+                f"Y has labels of shape {labels.shape[1:]}; a fleet is for models with one output, "
+                f"or heads: {self._new.label_shape}"
+            )
+        gradients, _, labels, _ = self._like._core_inputs(None, inputs, labels)
+        codes = np.zeros(self.count, np.int64)
+        for owner in np.unique(owners).tolist():
+            self._prepare(owner, inputs.shape[1:])
+        learn_fleet(self._learners, owners, gradients, labels, predicted, codes)
+        refused = np.flatnonzero(codes[owners])
+        if len(owners) > len(refused):
+            self._new.input_shape = inputs.shape[1:]  # all learners take inputs of this shape
+        if len(refused):
+            owner = int(owners[refused[0]])
             try:
-                update = self._like._step(s, inputs[rows], labels[rows], None)
+                self._like._refuse(int(codes[owner]), 1.0)
             except ValueError as error:
-                refused.add(owner)
-                first = first or ValueError(f"a row of learner {owner}: {error}")
-                continue
-            if update.prediction.shape[1:] != s.label_shape:
-                raise ValueError("a fleet is for models with one output, or heads")
-            predicted[row] = update.prediction[0]
-            s.seen, s.input_shape = s.seen + 1, inputs.shape[1:]
-            self._states[owner] = s
-            self._new.input_shape = s.input_shape  # all learners take inputs of this shape
-        if first is not None:
-            raise first
+                raise ValueError(f"a row of learner {owner}: {error}") from None
         return predicted
+
+    def _prepare(self, i: int, input_shape: tuple[int, ...]) -> None:
+        """Place the numbers of the i-th in the core."""
+        held = self._learners[i]
+        if isinstance(held, BasisRows):
+            return
+        # States of different learners share no buffer to which rows are appended.
+        s = copy.deepcopy(self._new) if held is None else held
+        rows = self._like._new_rows(s, self._scratch)
+        assert isinstance(rows, BasisRows)
+        self._learners[i] = rows
+        self._scratch, rows.shapes = rows.scratch, (input_shape, self._new.label_shape)
 
     def predict(self, which: object, X: object) -> Array:
         """The predictions of learners which[i] for X[i]: (n,) or (n, q). Changes nothing."""
@@ -139,7 +164,7 @@ class Fleet(Stateful):
         predicted = np.empty((len(inputs), *self._new.label_shape))
         for owner in np.unique(owners):
             rows = np.flatnonzero(owners == owner)
-            predicted[rows] = like._predict(self._states[owner] or self._new, inputs[rows])
+            predicted[rows] = like._predict(self._state_of(int(owner)), inputs[rows])
         return predicted
 
     def __getitem__(self, i: int) -> ORFit:
@@ -151,7 +176,7 @@ class Fleet(Stateful):
 
     def _copied(self, i: int) -> ORFit:
         made: ORFit = copy.deepcopy(self._like)
-        made._cell.state = copy.deepcopy(self._states[i] or self._new)
+        made._cell.state = copy.deepcopy(self._state_of(i))
         return made
 
     def _owners(self, which: object, rows: int) -> Array:
@@ -190,11 +215,10 @@ class Fleet(Stateful):
             "model": described(model) | {"size": model.size, "heads": model.heads},
         }
         fields: dict[str, list[Array]] = {}
-        for s in self._states:
-            if s is not None:
-                for name, array in to_arrays(s).items():
-                    fields.setdefault(name, []).append(array)
-        arrays = {"learned": np.array([s is not None for s in self._states], np.int64)}
+        for i in self._begun():
+            for name, array in to_arrays(self._state_of(i)).items():
+                fields.setdefault(name, []).append(array)
+        arrays = {"learned": np.array([s is not None for s in self._learners], np.int64)}
         for name, parts in fields.items():
             arrays[f"numbers.{name}"] = np.concatenate([np.ravel(part) for part in parts])
             arrays[f"shapes.{name}"] = np.array([np.shape(part) for part in parts], np.int64)
@@ -220,8 +244,8 @@ class Fleet(Stateful):
         for i, of_one in zip(learned, fields, strict=True):
             s = from_arrays(self._new, of_one)
             self._like.check_restored(s)
-            self._states[i] = s
-        shapes_of_inputs = {s.input_shape for s in self._states if s is not None}
+            self._learners[i] = s
+        shapes_of_inputs = {self._state_of(i).input_shape for i in self._begun()}
         if len(shapes_of_inputs) > 1:
             raise ValueError("its learners take inputs of different shapes")
         self._new.input_shape = next(iter(shapes_of_inputs), self.model.input_shape)

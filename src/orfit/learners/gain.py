@@ -1,26 +1,35 @@
 """Learners that fit each block in a single step with a gain, P G (GᵀPG + R I)⁻¹."""
 
 import copy
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from orfit import validation
+from orfit.core._core import CODES
 from orfit.filtering.dynamics import Dynamics
 from orfit.growth import Growth
 from orfit.learners.candidates import Candidates
 from orfit.learners.health import Health
 from orfit.learners.learner import Learner, assign, weighted
-from orfit.learners.update import Update
+from orfit.learners.update import Update, Updates, unweighted_row
 from orfit.memory import Memory
+from orfit.memory.basis_rows import HAVE_ROOTS, KINDS, BasisRows
+from orfit.memory.core_rows import CoreRows
+from orfit.memory.core_rows import Settings as CoreSettings
+from orfit.memory.dense import Dense
+from orfit.memory.dense_rows import DenseRows
 from orfit.memory.drift import drifts
 from orfit.meter import Meter
-from orfit.models import CompleteModel, Model, check_labels, completed
+from orfit.models import CompleteModel, Linear, Model, check_labels, completed
 from orfit.state import State
-from orfit.step import StepResult, step
+from orfit.step import StepResult, check_step, step
+from orfit.store.host import Arithmetic, grown_capacity
 from orfit.validation import Array
 
 FORGETTINGS = (1.0, 0.999, 0.99, 0.95)  # that "auto" compares: of all, 1,000, 100 and 20 blocks
+OUTPUTS = ("prediction", "residual", "conflict", "variance", "step", "novelty", "rank")
 CHUNK = 1 << 22  # numbers of gradients that are computed at a time for standard deviations
 
 
@@ -84,6 +93,7 @@ class GainLearner(Learner):
         single = 0.0 if self.candidates.grid else noise
         self._check_settings(memory, single, forgettings, checked)
         super().__init__(model, w0, memory, meter)
+        self._is_plain = type(model) is Linear and model.features is None
         self._drift, self._may_miss = checked, self._labels_may_miss(forgettings, checked)
 
     def _labels_may_miss(self, forgettings: tuple[float, ...], drift: Any) -> bool:
@@ -224,7 +234,7 @@ class GainLearner(Learner):
         s.settings_changed = bool(s.settings_changed or (s.seen > 0 and not same))
         own |= {"_may_miss": self._labels_may_miss(forgettings, drift), "_may_warn": True}
         rule = {"forgettings": forgettings, "_single": noise}
-        assign((self._cell, {"state": s}), (self.candidates, rule), (self, own))
+        assign((self._cell, {"held": s}), (self.candidates, rule), (self, own))
 
     def settings(self) -> dict[str, Any]:
         """λ and the drift, if they are not the usual ones."""
@@ -253,6 +263,190 @@ class GainLearner(Learner):
             s.start = growth.insert_both(s.start)
         size = {"size": self.model.size + growth.features}
         return [(self.memory, size), (self.candidates, {"columns": columns})]
+
+    # Rows in the core.
+
+    def _rows(self, X: Any, Y: Array) -> CoreRows | None:
+        """The numbers as the core learns rows like these; None if `step` learns them."""
+        held = self._cell.held
+        outputs = () if self.model.heads is None else (self.model.heads,)
+        if Y.shape[1:] != outputs or (self._may_miss and not validation.finite(Y)):
+            return None
+        if isinstance(held, CoreRows):
+            return held
+        if not self._core_learns(held):
+            return None
+        rows = self._cell.held = self._new_rows(held)
+        if not held.seen:
+            rows.shapes = X.shape[1:], Y.shape[1:]
+        return rows
+
+    def _core_learns(self, s: State) -> bool:
+        """Whether the core learns rows: one candidate, a kind of memory that it has, no meter."""
+        if self._probes is not None or len(self.candidates) > 1:
+            return False
+        kind = type(self.memory)
+        if kind is Dense:
+            return isinstance(s.w, np.ndarray)
+        if (
+            kind not in KINDS
+            or self._moves()
+            or s.time_updated
+            or type(s.store.ops) is not Arithmetic
+        ):
+            return False
+        return kind not in HAVE_ROOTS or (
+            not self._drift and (s.noises[0] == 0 or self.forgetting == 1)
+        )
+
+    def _new_rows(self, s: State, scratch: Array | None = None) -> CoreRows:
+        """The numbers of this state in the core."""
+        settings = CoreSettings(
+            self.model.linear,
+            isinstance(self.model, Linear) and self._is_plain and self.model.bias,
+            self.model.heads is not None,
+            self.candidates.tails,
+            self.candidates.forgettings[0] or 1.0,  # λ → 0: see `NTKRLS`
+            self._drift,
+            None if self._dynamics is None else self._dynamics.A,
+            self._moves() and not self._needs_next_w(),
+        )
+        if type(self.memory) is Dense:
+            return DenseRows(s, self.memory, self._lock, settings)
+        return BasisRows(s, self.memory, self._lock, settings, scratch)
+
+    def _learn_row(self, X: Any, Y: Array, v: Array | None = None) -> Update:
+        rows = self._rows(X, Y)
+        if rows is None:
+            return super()._learn_row(X, Y, v)
+        root = 1.0 if v is None else math.sqrt(v[0])
+        later = self._next_w(rows)
+        gradients, offsets, labels, F = self._core_inputs(rows, X, Y, later)
+        row = gradients[0], offsets, labels, root
+        while True:
+            update = rows.learn_gradient(*row, later)
+            if isinstance(update, Update):
+                break
+            if update == CODES["NEEDS_LIMIT"]:
+                self._cell.held = rows.state()
+                return super()._learn_row(X, Y, v)
+            rows = self._make_room(rows, update, root)
+        if F is not None:
+            update.prediction = root * F[0]
+        if self._may_warn:
+            self._review(X, update)
+        rows.is_ready = self._is_plain and not self._may_warn and not self._needs_next_w()
+        return update if root == 1 else unweighted_row(update, root)
+
+    def _moves(self) -> bool:
+        """Whether w moves by itself between rows."""
+        return self._dynamics is not None and self._dynamics.moves
+
+    def _needs_next_w(self) -> bool:
+        """Whether w after a step in time is computed here, not in the core.
+
+        A function of the user's makes the step, or a model that is not linear needs that w.
+        """
+        return self._moves() and (
+            self._dynamics.function is not None or not self.model.linear  # type: ignore[union-attr]
+        )
+
+    def _next_w(self, rows: CoreRows) -> Array | None:
+        """w after the step in time before the next row, if it is computed here."""
+        if not self._needs_next_w() or not isinstance(rows, DenseRows) or rows.of["time_updated"]:
+            return None
+        assert self._dynamics is not None
+        w, A = self._dynamics.moved(self._whole(rows.parameters()), None)
+        rows.set_A(A)
+        return rows.as_padded(self._checked_w(w))
+
+    def _whole(self, w: Array) -> Array:
+        """w as the model has it, for w as a memory carries it."""
+        w = w.reshape(self._shape)
+        return w if self._origin is None else w + self._origin
+
+    def _checked_w(self, w: Any) -> Any:
+        """w as a memory carries it, after a step in time."""
+        carried = self._carried(w)
+        if not self._arithmetic(carried).largest(carried) < self._limit:
+            raise ValueError("w leaves the finite numbers by its dynamics")
+        return carried
+
+    def _learn_rows(self, X: Any, Y: Array) -> Updates:
+        done, first = 0, []
+        alone = not self.model.linear or self._needs_next_w()
+        while done < len(X) and (done == 0 or self._may_warn or alone):
+            first.append(self._learn_row(X[done : done + 1], Y[done : done + 1]))
+            done += 1
+        parts, size = [Updates.of(first, Y)], max(1, CHUNK // self.model.size)
+        for start in range(done, len(X), size):
+            part = slice(start, start + size)
+            parts.append(self._learn_chunk(X[part], Y[part]))
+        return parts[0] if len(parts) == 1 else Updates.joined(parts, Y)
+
+    def _learn_chunk(self, X: Any, Y: Array) -> Updates:
+        """Learn rows of which the gradients fit into memory."""
+        rows = self._rows(X, Y)
+        if rows is None:
+            return super()._learn_rows(X, Y)
+        gradients, offsets, labels, _ = self._core_inputs(rows, X, Y)
+        outputs = [np.empty(Y.shape) for _ in range(3)] + [np.empty(len(Y)) for _ in range(4)]
+        done = 0
+        while done < len(Y):
+            done, code = rows.learn_each(gradients, offsets, labels, outputs, done)
+            if code == CODES["NEEDS_LIMIT"]:
+                self._cell.held = rows.state()
+                update = super()._learn_row(X[done : done + 1], Y[done : done + 1])
+                for array, name in zip(outputs, OUTPUTS, strict=True):
+                    array[done] = getattr(update, name)
+                done += 1
+                rows = self._cell.held = self._new_rows(self._cell.state)
+            elif code:
+                rows = self._make_room(rows, code, 1.0)
+        fields = dict(zip(OUTPUTS, outputs, strict=True))
+        return Updates(**fields | {"rank": fields["rank"].astype(int)})
+
+    def _core_inputs(
+        self, rows: CoreRows | None, X: Any, Y: Array, later: Array | None = None
+    ) -> tuple[Any, ...]:
+        """Gradients (n×p), offsets, labels, and predictions of a model that is not linear.
+
+        later: w after a step in time that comes first.
+        """
+        if self._is_plain:
+            return np.ascontiguousarray(X), None, np.ascontiguousarray(Y), None
+        if self.model.linear:
+            outputs, labels, G = self._model.affine(X, Y)
+            if labels.shape != outputs.shape:
+                check_labels(labels, outputs)
+            F = None
+        else:
+            assert rows is not None
+            w = rows.parameters() if later is None else later[:, : self.model.size].T
+            F, labels, G = self._linearize(self._whole(w), X, Y, None)
+            outputs = None
+        self._check_gradient(labels, G)
+        outputs = None if outputs is None else np.ascontiguousarray(outputs, np.float64)
+        return np.ascontiguousarray(G.T), outputs, np.ascontiguousarray(labels, np.float64), F
+
+    def _make_room(self, rows: CoreRows, code: int, root: float) -> CoreRows:
+        """Make room for the row that was refused with this code, or raise its error."""
+        if code != CODES["NEEDS_ROOM"]:
+            self._refuse(code, root)
+        s = State(**vars(rows.state()))
+        s.store = s.store.resized(grown_capacity(s.store.capacity, s.store.capacity + 1))
+        made = self._cell.held = self._new_rows(s)
+        return made
+
+    def _refuse(self, code: int, root: float) -> None:
+        """Raise the error of a row that was refused with this code."""
+        if code == CODES["TOO_LARGE"]:
+            check_step(np.inf)
+        if root != 1:
+            raise ValueError(f"weight times x, or y, leaves the finite numbers of {self._dtype}")
+        if code == CODES["BAD_GRADIENT"]:
+            raise ValueError("the model's gradient is not finite at this datapoint")
+        raise ValueError(f"the model's prediction leaves the finite numbers of {self._dtype}")
 
     # The step.
 
@@ -400,10 +594,7 @@ class GainLearner(Learner):
         w, A = self._parameters(s), 1.0
         if dynamics is not None:
             w, A = dynamics.moved(w, u)
-        carried = self._carried(w)
-        if not self._arithmetic(carried).largest(carried) < self._limit:
-            raise ValueError("w leaves the finite numbers by its dynamics")
-        self.memory.time_update(s, carried, A, Q, self.candidates.noise(s))
+        self.memory.time_update(s, self._checked_w(w), A, Q, self.candidates.noise(s))
 
     def _measured_columns(self, measured: Array) -> Array:
         """Which columns of G were measured."""
@@ -442,10 +633,32 @@ class GainLearner(Learner):
         if u is None and not (usual.moves or drifts(Q)):
             return
         self._check_time_step(usual, Q)
+        same = usual is self._dynamics and Q is self._drift
+        if same and self._advance_in_core(usual, u):
+            return
         s = State(**vars(self._cell.state))
         self._move_in_time(s, usual, u, Q)
         s.time_updated = s.settings_changed = True
         self._cell.state = s
+
+    def _advance_in_core(self, dynamics: Dynamics, u: object) -> bool:
+        """Make a step in time in the core, if rows are learned there."""
+        rows = self._cell.held
+        if not isinstance(rows, DenseRows) or not rows.of["moves"]:
+            return False
+        if dynamics.function is None:
+            influence = np.zeros(rows.template.w.shape)
+            if u is not None:
+                influence = dynamics.influence(u, influence)
+            w, more = None, rows.as_padded(influence, np.float64)
+        else:
+            next_w, A = dynamics.moved(self._whole(rows.parameters()), u)
+            rows.set_A(A)
+            w, more = rows.as_padded(self._checked_w(next_w)), None
+        rows.template.settings_changed = True
+        if rows.advance(w, more):
+            raise ValueError("w or P leaves the finite numbers after a step in time")
+        return True
 
     def _check_time_step(self, dynamics: Dynamics, Q: Any) -> None:
         """Raise if such a step in time is not possible."""

@@ -7,7 +7,6 @@ assignment: whatever exception comes, each row was learned fully or not at all.
 import collections
 import copy
 import os
-import threading
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from orfit import checkpoint, validation
+from orfit.core._core import Lock, Rows, continue_after_fork, wait_before_fork
 from orfit.growth import Growth
 from orfit.learners.advice import Columns
 from orfit.learners.update import Update, Updates, combined, unweighted
@@ -41,7 +41,7 @@ class Stateful:
     _cell: Cell
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self._lock = Lock()
         _instances.add(self)
 
     def _read(self, use: Callable[..., T], *args: Any) -> T:
@@ -54,7 +54,7 @@ class Stateful:
 
     def _change(self, use: Callable[..., T], *args: Any) -> T:
         """Call `use`, which commits new states."""
-        if self._lock._is_owned():  # type: ignore[attr-defined]
+        if self._lock.is_owned():
             raise RuntimeError(
                 "the learner cannot be changed from inside its own step, or while it is read"
             )
@@ -92,11 +92,16 @@ _instances: weakref.WeakSet[Stateful] = weakref.WeakSet()
 def _after_fork() -> None:
     """The child has one thread, which holds no lock."""
     for instance in _instances:
-        instance._lock = threading.RLock()
+        instance._lock.reset()
+    continue_after_fork()
 
 
 if hasattr(os, "register_at_fork"):  # where there is fork
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(
+        before=wait_before_fork,
+        after_in_parent=continue_after_fork,
+        after_in_child=_after_fork,
+    )
 
 
 def assign(*changes: tuple[Any, dict[str, Any]]) -> None:
@@ -225,8 +230,7 @@ class Learner(Stateful, ABC):
     @property
     def seen(self) -> int:
         """How many datapoints have been learned."""
-        s = self._cell.state
-        return int(s.seen)
+        return int(self._cell.held.seen)
 
     @property
     def meter(self) -> Readings | None:
@@ -256,18 +260,26 @@ class Learner(Stateful, ABC):
             With 0 nothing changes, and `seen` does not count it. To learners that go downhill by
             `lr`, each datapoint's squared error counts v times.
         """
+        held = self._cell.held
+        if weight is None and isinstance(held, Rows):
+            update = held.learn(x, y)
+            if update is not None:  # else they are to be converted, or checked
+                return update
         return self._change(self._learn_point, x, y, weight)
 
     def _learn_point(self, x: object, y: object, weight: object) -> Update:
-        s = self._cell.state
         inputs = self._model.accept("x", x, self._dtype)
         X = inputs[None]
-        if inputs.shape != s.input_shape:
+        if inputs.shape != self._cell.held.input_shape:
             self._check_inputs("x", X, one=True)
         Y = self._labels("y", y, X, one=True)
         if weight is not None:
             return self._learn_weighted(X, Y, validation.weights(weight, 1)).first()
-        return first_row(self._learn_block(X, Y))
+        return self._learn_row(X, Y)
+
+    def _learn_row(self, X: Any, Y: Array, v: Array | None = None) -> Update:
+        """Learn a block of one row, and commit."""
+        return first_row(self._learn_block(X, Y, v))
 
     def _learn_block(self, X: Any, Y: Array, v: Array | None = None) -> Update:
         """Learn rows as one block, and commit. v: the weight of each; 1 is the same as None."""
@@ -279,10 +291,14 @@ class Learner(Stateful, ABC):
         s.seen += self._rows_learned(Y)
         self._cell.state = s
         if self._may_warn:
-            if self._columns.waits:
-                self._columns = self._columns.with_rows(X)
-            self._warn(update)
+            self._review(X, update)
         return update if roots is None else unweighted(update, roots)
+
+    def _review(self, X: Any, update: Update) -> None:
+        """Look at rows that were learned, and at their update, for what a user should know."""
+        if self._columns.waits:
+            self._columns = self._columns.with_rows(X)
+        self._warn(update)
 
     def _rows_learned(self, Y: Array) -> int:
         return len(Y)
@@ -324,9 +340,12 @@ class Learner(Stateful, ABC):
         inputs, labels = self._many(X, Y)
         if weight is not None:
             return self._learn_weighted(inputs, labels, validation.weights(weight, len(inputs)))
-        rows = [slice(i, i + 1) for i in range(len(inputs))]
-        updates = [first_row(self._learn_block(inputs[row], labels[row])) for row in rows]
-        return Updates.of(updates, labels)
+        return self._learn_rows(inputs, labels)
+
+    def _learn_rows(self, X: Any, Y: Array) -> Updates:
+        """Learn rows one after another."""
+        updates = [self._learn_row(X[i : i + 1], Y[i : i + 1]) for i in range(len(X))]
+        return Updates.of(updates, Y)
 
     def _learn_weighted(self, X: Any, Y: Array, v: Array) -> Updates:
         """Row after row; those of weight 0 are predicted when their turn comes."""
@@ -334,7 +353,7 @@ class Learner(Stateful, ABC):
         for i in range(len(X)):
             row = slice(i, i + 1)
             if v[i] > 0:
-                updates.append(first_row(self._learn_block(X[row], Y[row], v[row])))
+                updates.append(self._learn_row(X[row], Y[row], v[row]))
             else:
                 updates.append(self._predicted_rows(X[row], Y[row]).first())
         return Updates.of(updates, Y)
@@ -431,7 +450,7 @@ class Learner(Stateful, ABC):
             s.input_shape, own["_columns"] = model.input_shape, self._columns.grown(growth.features)
         if model.heads is not None:
             s.label_shape = (model.heads,)
-        changes = [(self._cell, {"state": s}), (self, own), *self._grow_state(s, growth)]
+        changes = [(self._cell, {"held": s}), (self, own), *self._grow_state(s, growth)]
         if self._probes is not None:
             changes.append((self._probes, self._probes.grow(s, growth)))
         assign(*changes)
@@ -576,7 +595,7 @@ class Learner(Stateful, ABC):
         return inputs, labels
 
     def _check_inputs(self, name: str, X: Any, *, one: bool = False, alone: bool = False) -> None:
-        shape = self._cell.state.input_shape
+        shape = self._cell.held.input_shape
         if shape is None or tuple(X.shape[1:]) == shape:
             return
         if one:

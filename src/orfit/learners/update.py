@@ -1,42 +1,13 @@
-"""The result of a step."""
+"""The results of steps."""
 
-import math
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
 
+from orfit.core._core import Update
 from orfit.validation import Array
 
-
-@dataclass(slots=True)
-class Update:
-    """The result of one step.
-
-    prediction: f before the step. For `learn` a number or (c,), for `learn_batch` (n,) or (n, c).
-    residual: y − prediction.
-    step: |Δw|.
-    novelty: |G̃| / |G|, the share of the gradient that the memory did not span.
-    conflict: what the step left of the residual (in the linearised model), shaped like it. With
-        noise = 0 it is zero unless the past, or the block itself, contradicts y; with noise > 0
-        it is what noise explains.
-    rank: how many directions the memory holds now.
-    variance: gᵀPg + R before the step, which learner.scale times is what residual² was expected to
-        be: a number for each gradient, so the same for all heads. NaN where a learner has no P.
-
-    Examples:
-        >>> update = orfit.ORFit(orfit.Linear(2)).learn([3.0, 4.0], 10.0)
-        >>> print(update.prediction, update.residual, update.step, update.novelty, update.rank)
-        0.0 10.0 2.0 1.0 1
-    """
-
-    prediction: Any
-    residual: Any
-    step: float
-    novelty: float
-    conflict: Any
-    rank: int
-    variance: Any = math.nan
+__all__ = ["Update", "Updates", "combined", "unweighted", "unweighted_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +67,14 @@ def unweighted(update: Update, roots: Array) -> Update:
             variance = variance / beside(variance) ** 2
     how = update.step, update.novelty, conflict, update.rank, variance
     return Update(prediction, residual, *how)
+
+
+def unweighted_row(update: Update, root: float) -> Update:
+    """The same for one row."""
+    for name in ("prediction", "residual", "conflict"):
+        setattr(update, name, getattr(update, name) / root)
+    update.variance = update.variance / root / root
+    return update
 
 
 def combined(learned: Update, ignored: Updates, out: Array) -> Update:

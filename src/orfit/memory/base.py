@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from orfit import validation
+from orfit.core._core import Rows
 from orfit.growth import Growth, refuse
 from orfit.memory.sufficient_rows import SufficientRows
 from orfit.state import State
@@ -51,10 +52,24 @@ class Decomposition(Protocol):
 
 
 class Cell:
-    """Holds the current state. A learner and its memory share one cell."""
+    """Holds the current state. A learner and its memory share one cell.
+
+    held: a `State`, or `Rows` of the core, which hold the same numbers in another form; None until
+        a memory is used.
+    """
 
     def __init__(self, state: Any = None) -> None:
-        self.state = state  # a State; None until a memory is used
+        self.held = state
+
+    @property
+    def state(self) -> Any:
+        """The state as a `State`. It is valid until the next row."""
+        held = self.held
+        return held.state() if isinstance(held, Rows) else held
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self.held = state
 
 
 class Memory(ABC):

@@ -514,8 +514,7 @@ class Basis(Memory):
 
     def numbers_in(self, s: State) -> int:
         rows, size = s.store.rows.shape
-        buffers = 1 if s.store.spare is None else 2
-        return int(buffers * rows * size + s.W.size + s.store.stored**2 + s.shift.size)
+        return int(rows * size + s.W.size + s.store.stored**2 + s.shift.size)
 
     @property
     def lost(self) -> float:
@@ -578,10 +577,10 @@ class Bounded(Basis, ABC):
     def numbers_within(self, size: int) -> int:
         """How many numbers it stores at most, for gradients of that size.
 
-        Two buffers of rows, W, M and the rounding history.
+        The rows, W, M and the rounding history.
         """
         rows = capacity_of(room_for(self.m, size), size)
-        return int(rows * (2 * size + min(self.m, rows) + 2 * rows))
+        return int(rows * (size + min(self.m, rows) + 2 * rows))
 
     def _drop(self, s: State, d: BasisDecomposition) -> None:
         sigma, m = s.sigma, self._limit(s)

@@ -8,15 +8,14 @@ from scipy import linalg
 
 from orfit import small_linalg, validation
 from orfit.growth import Growth, refuse
-from orfit.memory import windup
+from orfit.memory import covariance, windup
 from orfit.memory.base import Memory, StepSettings, plain_settings
-from orfit.memory.drift import added, checked_drift, drifts, widened
+from orfit.memory.drift import checked_drift, drift_root, drifts, widened
 from orfit.memory.frame import orthonormalize
 from orfit.memory.removal import CERTAIN, NEVER_LEARNED, SLACK, accuracy
 from orfit.memory.sufficient_rows import SufficientRows, as_rows
 from orfit.state import State
-from orfit.store import HOST, arithmetic, numpy_dtype
-from orfit.store.host import GEMM
+from orfit.store import HOST, arithmetic, cutoff, numpy_dtype
 from orfit.validation import Array, check_finite, symmetric
 
 
@@ -24,6 +23,7 @@ class DenseDecomposition(NamedTuple):
     """Lᵀ G = Q T, so P G = (L Q) T and Gᵀ P G = Tᵀ T, where P = L Lᵀ."""
 
     settings: StepSettings
+    G: Array  # p×n
     Q: Array  # p×r orthonormal
     T: Array  # r×n
     LQ: Array  # p×r
@@ -38,11 +38,13 @@ class DenseDecomposition(NamedTuple):
 
 
 class Dense(Memory):
-    """P = L Lᵀ, p×p, kept as its root L (Potter's square-root form), which keeps P ≥ 0.
+    """The whole P, p×p, as P = L Lᵀ with L = U D^½ (Bierman's form), which keeps P ≥ 0.
 
         P ← P − P G (Gᵀ P G + R I)⁻¹ Gᵀ P          (eq:rls_update, eq:rls_update_general)
 
-    O(p² n) a step, O(p²) memory. A `Basis` memory does the same in O(k n p).
+    O(p² n) a step, O(p²) memory, in float64 for any model. A `Basis` memory does the same in
+    O(k n p). The core keeps a P that drifts as it is, `is_root` false; then the lower triangle of
+    the field P counts, and the next block makes it a root again.
 
     Examples:
         >>> learner = orfit.RLS(orfit.Linear(2), prior=4.0)
@@ -70,21 +72,21 @@ class Dense(Memory):
             raise ValueError(f"prior must be positive; its least value is {self.prior.min():g}")
 
     def new_state(self, ops: Any, like: Any, columns: int) -> State:
-        size, dtype = len(like), numpy_dtype(like)
+        size = len(like)
         if self.prior.ndim and len(self.prior) != size:
             raise ValueError(f"prior is for {len(self.prior)} parameters, the model has {size}")
         if self.prior.ndim < 2:
-            L = np.zeros((size, size), dtype, order="F")
-            np.fill_diagonal(L, 1 / np.sqrt(self.prior))
+            rows, D = np.eye(size), np.ones(size) / self.prior
             least = self.prior.min()
         else:
             # Π = A Aᵀ, so P₀ = A⁻ᵀ A⁻¹.
             A = linalg.cholesky(self.prior, lower=True)
             L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
+            rows, D = covariance.factored(L)
             least = linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
-        self._prior_width, self._room = float(1 / np.sqrt(least)), windup.room(dtype)
+        self._prior_width = float(1 / np.sqrt(least))
         w = ops.convert(like, np.zeros((size, columns)))
-        s = State(w=w, parameter_bound=0.0, L=np.asarray(L, dtype, order="F"))
+        s = State(w=w, parameter_bound=0.0, P=rows, D=D, is_root=True)
         s.amplification, s.width, s.wound_up = 1.0, self._prior_width, False
         return s
 
@@ -102,24 +104,39 @@ class Dense(Memory):
     @property
     def P(self) -> Array:
         """P = L Lᵀ, p×p."""
+        s = self._current
+        if s is not None and not s.is_root:
+            return np.asarray(np.tril(s.P) + np.tril(s.P, -1).T)
         L = self.L
         return np.asarray(L @ L.T)
 
     @property
     def L(self) -> Array:
-        """The root of P."""
+        """The root of P, upper triangular."""
         s = self._current
-        return np.empty((0, 0)) if s is None else s.L
+        return np.empty((0, 0)) if s is None else self._root(s)
+
+    @staticmethod
+    def _root(s: State) -> Array:
+        """L, for a P in either form."""
+        factors = (s.P, s.D) if s.is_root else covariance.factored_covariance(s.P)
+        return covariance.root(*factors)
+
+    @staticmethod
+    def _set_root(s: State, L: Array) -> None:
+        """P = L Lᵀ, for L (p×m)."""
+        s.P, s.D = covariance.factored(L)
+        s.is_root = True
 
     @property
     def one_prior(self) -> bool:  # type: ignore[override]
         return self.prior.ndim == 0
 
     def rank_in(self, s: State) -> int:
-        return len(s.L)
+        return len(s.P)
 
     def numbers_in(self, s: State) -> int:
-        return int(s.L.size)
+        return int(s.P.size)
 
     def check_drift(self, drift: object, size: int) -> Any:
         return checked_drift(drift, size)
@@ -130,14 +147,17 @@ class Dense(Memory):
     def decompose(self, s: State, G: Any, settings: StepSettings) -> DenseDecomposition:
         ops = arithmetic(s.w)
         prediction = np.empty((G.shape[1], 0)) if not s.w.shape[1] else ops.inner(G, s.w)
-        G = ops.to_numpy(G)  # P stays a NumPy array
+        rounding = cutoff(numpy_dtype(s.w)) / cutoff(
+            np.dtype(np.float64)
+        )  # of w, which residuals show
+        G = np.asarray(ops.to_numpy(G), np.float64, order="F")  # P stays a NumPy array
         norms, noise = HOST.finite_norms(G), settings.noise
-        self._age(s, G, norms, settings)
+        L = self._age(s, G, norms, settings)
         lengths = self._prior_width * norms
         # Without noise a remainder is divided by: it must exceed the rounding of all before.
-        uncertain = s.amplification * lengths if noise == 0 else lengths
+        uncertain = s.amplification * rounding * lengths if noise == 0 else lengths
         history = np.empty((0, 0), order="F") if noise == 0 else None
-        LG = np.asarray(HOST.inner(s.L, G), s.L.dtype, order="F")
+        LG = np.asarray(HOST.inner(L, G), order="F")
         Q, T, _ = orthonormalize(HOST, LG, np.empty((0, G.shape[1])), uncertain, history)
         amplification = 0.0
         if noise == 0:
@@ -145,30 +165,29 @@ class Dense(Memory):
             remainders = np.abs(T[range(len(T)), pivots])
             amplification = small_linalg.frobenius(lengths[pivots] / remainders)
         total = small_linalg.frobenius(lengths)
-        LQ = np.asarray(HOST.combine(s.L, Q))
-        return DenseDecomposition(settings, Q, T, LQ, amplification, total, prediction)
+        LQ = np.asarray(HOST.combine(L, Q))
+        return DenseDecomposition(settings, G, Q, T, LQ, amplification, total, prediction)
 
-    def _age(self, s: State, G: Array, norms: Array, settings: StepSettings) -> None:
-        """L becomes the root of P / forgetting + Q.
+    def _age(self, s: State, G: Array, norms: Array, settings: StepSettings) -> Array:
+        """P becomes P / forgetting + Q; returns its root.
 
         This is the normalised recursion, which never forms a power of `forgetting`.
         """
-        forgetting = settings.forgetting
-        if forgetting < 1:
-            fade = 1 / math.sqrt(forgetting)
-            s.width *= fade
-            s.L = s.L * s.L.dtype.type(fade)
-            noise = settings.noise
-            if s.width > self._width_limit(s, noise, norms.max()):
-                windup.limit(
-                    s, G, norms, self._prior_width, self._width_limit(s, noise, norms.max())
-                )
+        if not s.is_root:
+            s.P, s.D = covariance.factored_covariance(s.P)
+            s.is_root = True
+        if settings.forgetting < 1:
+            s.D, s.width = s.D / settings.forgetting, s.width / math.sqrt(settings.forgetting)
+            prior, longest = self._prior_width, norms.max()
+            limit = windup.width_limit(s.wound_up, prior, settings.noise, longest)
+            if s.width > limit:
+                L = windup.limited(s, self._root(s), G, norms, prior, limit)
+                if L is not None:
+                    self._set_root(s, L)
         if drifts(settings.drift):
-            s.L = added(s.L, settings.drift)
-            s.width = widened(s.width, settings.drift, len(s.L))
-
-    def _width_limit(self, s: State, noise: float, longest: float) -> float:
-        return windup.width_limit(s.wound_up, self._prior_width, self._room, noise, longest)
+            self._set_root(s, np.hstack([self._root(s), drift_root(settings.drift, len(s.P))]))
+            s.width = widened(s.width, settings.drift, len(s.P))
+        return self._root(s)
 
     def factors(self, s: State, d: DenseDecomposition) -> Array:
         return d.T[None]
@@ -182,33 +201,39 @@ class Dense(Memory):
             s.w = s.w + arithmetic(s.w).convert(s.w, along)
             s.parameter_bound += small_linalg.frobenius(HOST.norms(along))
         s.amplification = float(np.hypot(s.amplification, d.amplification))
-        # I − T (TᵀT + R I)⁻¹ Tᵀ has the root I − V diag(1 − sqrt(R / (s² + R))) Vᵀ.
-        V, singular = small_linalg.left_vectors(d.T)
-        root = np.sqrt(d.settings.noise)
-        share = 1 - root / np.hypot(singular, root) if root > 0 else np.ones(len(singular))
-        s.L = _less(s.L, HOST.combine(d.LQ, V * share), HOST.combine(d.Q, V))
+        noise = d.settings.noise
+        # A block is as its rows. Without noise a column that starts no step is spanned by others.
+        for j in range(d.G.shape[1]) if noise > 0 else small_linalg.pivots(d.T):
+            s.P, s.D = covariance.updated(s.P, s.D, d.G[:, j], noise)
 
     def variance(self, s: State, G: Any, settings: StepSettings) -> Array:
         with np.errstate(over="ignore"):
-            LG = HOST.inner(s.L, arithmetic(G).to_numpy(G))
+            G = np.asarray(arithmetic(G).to_numpy(G), np.float64, order="F")
+            LG = HOST.inner(self._root(s), G)
             return np.asarray(HOST.finite_norms(LG) ** 2)
 
     def time_update(self, s: State, w: Any, A: Any, drift: Any, noise: Any) -> None:
-        L = np.asarray(A * s.L if np.ndim(A) == 0 else A @ s.L, s.L.dtype, order="F")
-        s.L = added(L, drift) if drifts(drift) else L
-        check_finite("P after a step in time", s.L)
+        L = self._root(s)
+        L = A * L if np.ndim(A) == 0 else A @ L
+        if drifts(drift):
+            L = np.hstack([L, drift_root(drift, len(L))])
+        check_finite("P after a step in time", L)
+        with np.errstate(over="ignore"):
+            self._set_root(s, L)
+        check_finite("P after a step in time", s.D)
         self.set_parameters(s, w)
-        s.width = windup.measured_width(s.L)
+        s.width = windup.measured_width(L)
 
     def grow(self, s: State, growth: Growth) -> None:
         if growth.features:
             if self.prior.ndim:
                 refuse(self, "its prior is given for each parameter")
-            size, kept = len(s.L), growth.places(len(s.L))
-            L = np.zeros((size + growth.features,) * 2, s.L.dtype, order="F")
-            L[np.ix_(kept, kept)] = s.L
-            L[growth.new, growth.new] = np.eye(growth.features) / np.sqrt(self.prior)
-            s.L = L
+            size, kept = len(s.P), growth.places(len(s.P))
+            P, D = np.eye(size + growth.features), np.full(size + growth.features, 1 / self.prior)
+            P[np.ix_(kept, kept)], D[kept] = s.P, s.D
+            if not s.is_root:
+                P[growth.new, growth.new] /= self.prior
+            s.P, s.D = P, D
             s.width = max(s.width, self._prior_width)
         s.w = growth.insert_both(s.w)
 
@@ -220,7 +245,7 @@ class Dense(Memory):
     def as_rows(self, s: State, moved: Any, noise: float) -> SufficientRows:
         """With Π = A Aᵀ, P = A⁻ᵀ K Kᵀ A⁻¹, K = W diag(g) Zᵀ: gradients A W diag(R (g⁻² − 1))^½."""
         ops, A = arithmetic(s.w), self._root_of_prior()
-        W, g, _ = linalg.svd(A.T @ s.L)
+        W, g, _ = linalg.svd(A.T @ self._root(s))
         with np.errstate(divide="ignore"):
             gamma = np.sqrt(noise * np.maximum((1 - g) * (1 + g), 0.0)) / g
         check_finite("what was seen, relative to the prior,", gamma)
@@ -240,14 +265,14 @@ class Dense(Memory):
 
         GᵀPG is known up to the rounding of L's widest direction.
         """
-        d, eps = self.decompose(s, G, plain_settings(noise)), float(np.finfo(s.L.dtype).eps)
+        d, eps = self.decompose(s, G, plain_settings(noise)), float(np.finfo(numpy_dtype(s.w)).eps)
         if not len(d.T):  # all gradients are zero
             return
         W, singular, Vt = linalg.svd(d.T, full_matrices=False)
         a = singular / math.sqrt(noise)
         gap = (1 - a) * (1 + a)
-        norms = HOST.norms(arithmetic(G).to_numpy(G))
-        widest = small_linalg.frobenius(s.L) * small_linalg.frobenius(norms)
+        L = self._root(s)
+        widest = small_linalg.frobenius(L) * small_linalg.frobenius(HOST.norms(d.G))
         error = SLACK * eps * (1 + widest / math.sqrt(noise))
         if (gap < -CERTAIN * error).any():
             raise ValueError(NEVER_LEARNED)
@@ -261,18 +286,18 @@ class Dense(Memory):
         s.w = s.w + arithmetic(s.w).convert(s.w, along)
         s.parameter_bound += small_linalg.frobenius(HOST.norms(along))
         LK = HOST.combine(d.LQ, W * (1 - 1 / np.sqrt(gap)))
-        s.L = _less(s.L, LK, HOST.combine(d.Q, W))
-        s.width = windup.measured_width(s.L)
+        L = L - LK @ HOST.combine(d.Q, W).T
+        self._set_root(s, L)
+        s.width = windup.measured_width(L)
 
     def constants(self) -> dict[str, Array]:
         return {"prior": self.prior}
 
     def needs(self, size: int) -> dict[str, tuple[int, ...]]:
-        return {"L": (size, size)}
+        return {"P": (size, size)}
 
-
-def _less(L: Array, A: Array, B: Array) -> Array:
-    """L − A Bᵀ as a new matrix."""
-    if not A.shape[1]:
-        return L
-    return np.asarray(GEMM[L.dtype](-1.0, A, B, trans_b=1, beta=1.0, c=L))
+    def check_state(self, s: State) -> None:
+        if s.is_root and not (np.triu(s.P) == np.eye(len(s.P))).all():
+            raise ValueError("P must be a triangle with a unit diagonal")
+        if not s.is_root and (np.diagonal(s.P) < 0).any():
+            raise ValueError("P has a negative variance")

@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import linalg
 from scipy.linalg import lapack
 
 from orfit import validation
@@ -37,7 +36,7 @@ def drifts(drift: Any) -> bool:
     return drift != 0 if isinstance(drift, float) else bool(np.any(drift))
 
 
-def root(drift: Any, size: int) -> Array:
+def drift_root(drift: Any, size: int) -> Array:
     """S (p×r) with S Sᵀ = Q."""
     if np.ndim(drift) < 2:
         S = np.zeros((size, size), order="F")
@@ -48,13 +47,6 @@ def root(drift: Any, size: int) -> Array:
     S = np.zeros((size, rank), order="F")
     S[pivots - 1] = np.tril(factor)[:, :rank]
     return S
-
-
-def added(L: Array, drift: Any) -> Array:
-    """A root of L Lᵀ + Q, from the QR of [L, Q^(1/2)]ᵀ: lower triangular. O(p³)."""
-    stacked = np.vstack([L.T, root(drift, len(L)).T])
-    R = linalg.qr(stacked, mode="r", check_finite=False, overwrite_a=True)[0][: len(L)]
-    return np.asarray(R.T, L.dtype, order="F")
 
 
 def widened(bound: float, drift: Any, size: int) -> float:

@@ -154,11 +154,12 @@ def project(s: State, G: Any, history: Array | None) -> Projection:
         grown = None if history is None else extend_history(history, len(T))
         return Projection(first, C, T * first.norms, first, A, inverse.T, grown, w_is_off)
     along, grown, uncertain = (A * first.lengths[:, None]).T, None, first.lengths.copy()
+    in_unit_rows = along * np.sqrt(np.diag(s.M)[: len(along)])[:, None]  # for the history
     rest = s.store.residual(first.G, along)
     if history is None and len(T) > 1 and lost * np.finfo(dtype).eps < NEARLY_ORTHONORMAL:
         N, T = ops.combine(rest, inverse / first.lengths[:, None]), T * first.lengths
     else:
-        N, T, grown = orthonormalize(ops, rest, along, uncertain, history)
+        N, T, grown = orthonormalize(ops, rest, in_unit_rows, uncertain, history)
     while True:
         again = products(s, N)
         D, A, left, amplification, _ = _project_twice(s, again)
@@ -167,7 +168,7 @@ def project(s: State, G: Any, history: Array | None) -> Projection:
             break
         column = small_linalg.pivots(T)[removed[0]]
         uncertain[column] = 1.01 * abs(T[removed[0], column]) / cutoff(dtype)
-        N, T, grown = orthonormalize(ops, rest, along, uncertain, history)
+        N, T, grown = orthonormalize(ops, rest, in_unit_rows, uncertain, history)
     T = T * (first.norms / first.lengths)
     C = C + product((D * again.norms[:, None]).T, T)
     F, inverse, _ = small_linalg.cholesky(left, amplification)

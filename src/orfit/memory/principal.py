@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from orfit.core._core import extend_tail
 from orfit.memory.basis import LARGEST_ENERGY, BasisDecomposition, Bounded
 from orfit.state import State
 from orfit.validation import Array
@@ -48,28 +49,22 @@ class Principal(Bounded):
             self._extend_tail(s, sigma, d)
 
     def _extend_tail(self, s: State, sigma: Array, d: BasisDecomposition) -> None:
-        """Update the tail after directions were dropped.
-
-        The tail keeps the mean variance R / (κ + e) of the directions that are not kept, not their
-        mean energy: it is the uncertainty of a prediction. It is the mean over as many directions
-        as could hold the dropped energy at the least energy that is kept; over more if κ is small
-        beside that, because then directions of which little was seen contribute most.
-        """
-        noises, kept = d.settings.noises, len(s.sigma)
+        """Update the tail after directions were dropped (core/tail.c)."""
+        kept = len(s.sigma)
         energies = np.minimum(sigma, math.sqrt(LARGEST_ENERGY)) ** 2
-        dropped, least = energies[kept:, None], energies[kept - 1]
-        if not (noises[0] > 0 and least > 0):
+        least = energies[kept - 1]
+        if not (d.settings.noises[0] > 0 and least > 0):
             return
         s.tail_dropping += d.arrived
-        count, before = len(dropped), s.tail_level
-        total = s.tail_dropped + np.maximum(dropped - before, 0.0).sum(axis=0)
-        s.tail_dropped = np.minimum(total, LARGEST_ENERGY)
-        relative = s.tail_dropped / s.tail_dropping / least
-        with np.errstate(over="ignore"):
-            spread = 2 * s.tail_rows * relative * (1 + np.log1p(least / d.floor))
-        free = (self.size or 0) - self._limit(s)
-        weight = 1 / np.maximum(max(1.0, float(count)), np.minimum(float(free), spread))
-        variance = (1 - weight * count) / (d.floor + before)
-        variance = variance + weight * (1 / (d.floor + dropped)).sum(axis=0)
-        # Nothing that was dropped had more energy than the least that is kept, but for rounding.
-        s.tail_level = np.minimum(np.maximum(1 / variance - d.floor, 0.0), least)
+        s.tail_level, s.tail_dropped = s.tail_level.copy(), s.tail_dropped.copy()
+        unkept = (self.size or 0) - self._limit(s)
+        extend_tail(
+            d.floor,
+            s.tail_level,
+            s.tail_dropped,
+            s.tail_rows,
+            s.tail_dropping,
+            energies[kept:],
+            least,
+            unkept,
+        )

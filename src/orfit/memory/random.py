@@ -3,12 +3,10 @@
 from typing import Any
 
 from orfit import validation
+from orfit.core._core import draw
 from orfit.memory.basis import BasisDecomposition
 from orfit.memory.vectors import BasisVectors, drop_vector
 from orfit.state import State
-
-WORD = 2**64 - 1  # whole numbers are taken modulo 2⁶⁴
-GAMMA = 0x9E3779B97F4A7C15
 
 
 class Random(BasisVectors):
@@ -39,21 +37,3 @@ class Random(BasisVectors):
 
     def settings(self) -> dict[str, Any]:
         return {"m": self.m, "seed": self.seed}
-
-
-def draw(seed: int, draws: int, count: int) -> int:
-    """A random index below `count` < 2³², determined by the seed and the number of draws.
-
-    u = mix(mix(seed) + draws γ), by SplitMix64 (Steele, Lea, Flood 2014); the index is the whole
-    part of count u' / 2³², where u' is the upper half of u.
-    """
-    u = mix(mix(seed) + draws * GAMMA)
-    return (u >> 32) * count >> 32
-
-
-def mix(x: int) -> int:
-    """The bits of x modulo 2⁶⁴, mixed: the last step of SplitMix64."""
-    x &= WORD
-    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & WORD
-    x = (x ^ x >> 27) * 0x94D049BB133111EB & WORD
-    return x ^ x >> 31

@@ -13,29 +13,25 @@ start, two or three times at λ = 0.9 and p = 100.
 """
 
 import math
-from typing import Any
 
 import numpy as np
 from scipy import linalg
 
-from orfit import small_linalg, validation
+from orfit import small_linalg
 from orfit.state import State
 from orfit.store import HOST
 from orfit.validation import Array
 
 # A row points clearly where P is widest if it sees this share of the width of L.
 VISIBLE = 3e-2
+# How much wider L may be than what is known of a row.
+MOST_WIDENED = float(np.finfo(float).eps) ** -0.375
 # L may be so wide: its squares are finite.
-WIDEST = {dtype: float(np.finfo(dtype).max) ** 0.4 for dtype in validation.DTYPES}
+WIDEST = float(np.finfo(float).max) ** 0.4
 # Up to this ratio of the width to its bound, LᵀL is accurate enough to limit L.
 MILD = 10.0
 # How far below its limit L is set, so that the O(p³) correction is rare.
 SETBACK = math.sqrt(10.0)
-
-
-def room(dtype: Any) -> float:
-    """How much wider L may be than what is known of a row."""
-    return float(float(np.finfo(dtype).eps) ** -0.375)
 
 
 def measured_width(L: Array) -> float:
@@ -43,40 +39,38 @@ def measured_width(L: Array) -> float:
     return small_linalg.frobenius(L) / math.sqrt(len(L))
 
 
-def width_limit(wound: bool, prior: float, room: float, noise: float, longest: float) -> float:
+def width_limit(wound_up: bool, prior: float, noise: float, longest: float) -> float:
     """How wide L may be before rows, up to so long, that do not see where it is widest.
 
-    wound: whether the limit has been exceeded before. prior: the width of L₀.
+    wound_up: whether the limit has been exceeded before. prior: the width of L₀.
     """
-    if wound:
+    if wound_up:
         return prior
     known = math.sqrt(noise) / longest if noise > 0 and longest > 0 else math.inf
-    return room * min(prior, known)
+    return float(MOST_WIDENED * min(prior, known))
 
 
-def limit(s: State, G: Array, norms: Array, prior: float, limit: float) -> None:
-    """Hold L below its limit if the columns of G require it."""
-    L = s.L
+def limited(s: State, L: Array, G: Array, norms: Array, prior: float, limit: float) -> Array | None:
+    """L held below its limit if the columns of G require it; None if they do not."""
     s.width = measured_width(L)
-    if s.width > WIDEST[L.dtype]:
-        s.width = WIDEST[L.dtype] / SETBACK
-        s.L = _clipped(L, s.width)
-        return
+    if s.width > WIDEST:
+        s.width = WIDEST / SETBACK
+        return _clipped(L, s.width)
     seen = HOST.norms(HOST.inner(L, G))
     visible = (seen > VISIBLE * s.width * norms).all()
     if s.width <= limit or (visible and not s.wound_up):
-        return
+        return None
     bound = min(prior, limit) / SETBACK
     # SciPy 1.11 refuses a matrix of one number for the driver of `_held`.
     mild = s.wound_up and s.width < MILD * bound and len(L) > 1
     s.width, s.wound_up = bound, True
-    s.L = (_held if mild else _clipped)(L, bound)
+    return (_held if mild else _clipped)(L, bound)
 
 
 def _clipped(L: Array, bound: float) -> Array:
     """L with no singular value above the bound."""
     W, s, Vt = linalg.svd(L)
-    return np.asarray((W * np.minimum(s, bound)) @ Vt, L.dtype, order="F")
+    return np.asarray((W * np.minimum(s, bound)) @ Vt)
 
 
 def _held(L: Array, bound: float) -> Array:
@@ -87,5 +81,5 @@ def _held(L: Array, bound: float) -> Array:
     """
     squares, V = linalg.eigh(L.T @ L, driver="evd", check_finite=False)
     wide = slice(int(np.searchsorted(squares, bound**2)), None)
-    shorter = V[:, wide] * (1 - bound / np.sqrt(squares[wide])).astype(L.dtype)
-    return np.asarray(L - (L @ shorter) @ V[:, wide].T, L.dtype, order="F")
+    shorter = V[:, wide] * (1 - bound / np.sqrt(squares[wide]))
+    return np.asarray(L - (L @ shorter) @ V[:, wide].T)

@@ -203,7 +203,7 @@ class PerLayer(Stateful):
     # Access by one thread at a time.
 
     def _read(self, use: Callable[..., T], *args: Any) -> T:
-        inside = self._lock._is_owned()  # type: ignore[attr-defined]
+        inside = self._lock.is_owned()
         with self._lock:
             if not inside:
                 self._finish()

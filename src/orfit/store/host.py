@@ -17,6 +17,7 @@ from scipy import linalg
 from scipy.linalg import blas
 
 from orfit import validation
+from orfit.core._core import gemm
 from orfit.validation import Array
 
 # After two projections, rounding leaves a few eps of a column that is spanned, whatever p is. A
@@ -27,7 +28,6 @@ LEAST_EXPONENT, LARGEST_EXPONENT = -1074, 1024  # binary exponents, as np.frexp 
 CACHE_LINE = 64  # bytes
 BLOCK = 1 << 17  # numbers that a compaction processes at a time, so that they stay in the cache
 
-GEMV = {np.dtype(np.float32): blas.sgemv, np.dtype(np.float64): blas.dgemv}
 GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
 DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
 SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
@@ -63,19 +63,32 @@ def grown_capacity(capacity: int, rows: int) -> int:
     return capacity
 
 
+def row_stride(size: int) -> int:
+    """The distance of two rows in numbers: a multiple of 8, but not of 16 (see core/place.c)."""
+    eights = -(-size // 8)
+    return 8 * (eights + (eights % 2 == 0))
+
+
+def padded(rows: int, size: int, dtype: Any) -> Array:
+    """An uninitialised array of such rows, which begins at a cache line."""
+    stride = row_stride(size)
+    length = rows * stride * np.dtype(dtype).itemsize
+    memory = np.empty(length + CACHE_LINE, np.uint8)
+    begin = -memory.ctypes.data % CACHE_LINE
+    made: Array = memory[begin : begin + length].view(dtype).reshape(rows, stride)
+    return made
+
+
 class Store:
     """Q (s×p, the stored rows) and base (q×p): the state of a memory that has p numbers per row.
 
     A store is a value: `append` and `compact` return a new store. `append` writes behind the last
-    row of a buffer that both share, and `compact` writes into a second buffer, so the old store
-    stays valid until the next compaction. The peak is therefore two buffers.
+    row of a buffer that both share, and `compact` writes into a new buffer.
     """
 
-    def __init__(
-        self, ops: "Arithmetic", rows: Any, stored: int, base: Any, spare: Any = None
-    ) -> None:
-        """ops: the arithmetic. rows: the buffer, capacity×p. spare: a second one of this size."""
-        self.ops, self.rows, self.stored, self.base, self.spare = ops, rows, stored, base, spare
+    def __init__(self, ops: "Arithmetic", rows: Any, stored: int, base: Any) -> None:
+        """ops: the arithmetic. rows: the buffer, capacity×p."""
+        self.ops, self.rows, self.stored, self.base = ops, rows, stored, base
 
     @classmethod
     def new(cls, ops: Any, like: Any, capacity: int, columns: int) -> "Store":
@@ -109,19 +122,16 @@ class Store:
         if stored > self.capacity:
             made = self.resized(grown_capacity(self.capacity, stored))
         made.rows[self.stored : stored] = N.T
-        return Store(self.ops, made.rows, stored, self.base, made.spare)
+        return Store(self.ops, made.rows, stored, self.base)
 
     def compact(
         self, kept: Array, removed: Array, Y: Array, shift: Array, capacity: int
     ) -> "Store":
         """Row i becomes Q[kept[i]] + Y[i] Q[removed]; base becomes base + shift Q.
 
-        kept[i] = −1 stands for a zero row. The new rows go into the second buffer, so a step
-        compacts once at most.
+        kept[i] = −1 stands for a zero row.
         """
-        rows, k = self.spare, len(kept)
-        if rows is None or len(rows) != capacity:
-            rows = self.ops.empty(self.rows, capacity, self.rows.shape[1])
+        rows, k = self.ops.empty(self.rows, capacity, self.rows.shape[1]), len(kept)
         there, size = kept >= 0, self.rows.shape[1]
         length = max(1 << 12, BLOCK // (self.stored + 1))
         for start in range(0, size, length):
@@ -130,8 +140,7 @@ class Store:
             made = self.ops.combine(block[removed].T, Y.T).T
             made[there] += block[kept[there]]
             rows[:k, part] = made
-        spare = self.rows if len(self.rows) == capacity else None
-        return Store(self.ops, rows, k, self.moved_base(shift), spare)
+        return Store(self.ops, rows, k, self.moved_base(shift))
 
     def parameters(self, shift: Array) -> Any:
         """w = base + shift Q as columns, p×q."""
@@ -145,7 +154,7 @@ class Store:
 
     def with_base(self, w: Any) -> "Store":
         """The same rows with the columns of w (p×q) as base."""
-        return Store(self.ops, self.rows, self.stored, self.ops.copy(w).T, self.spare)
+        return Store(self.ops, self.rows, self.stored, self.ops.copy(w).T)
 
     def resized(self, capacity: int) -> "Store":
         """The same rows in a new buffer of this capacity."""
@@ -163,18 +172,27 @@ class Store:
         return Store(self.ops, made.rows, self.stored, self.ops.copy(self.base.T).T)
 
 
+def columns_of(A: Array) -> int:
+    """How many columns A has; (p,) is one column."""
+    return 1 if A.ndim == 1 else A.shape[1]
+
+
+def as_columns(A: Array) -> Array:
+    """A as a matrix of contiguous columns; (p,) is one column."""
+    matrix = A[:, None] if A.ndim == 1 else A
+    contiguous = matrix.shape[0] < 2 or matrix.strides[0] == matrix.itemsize
+    return matrix if contiguous and matrix.shape[1] else np.asfortranarray(matrix)
+
+
 class Arithmetic:
     """Operations on p-sized NumPy arrays; the torch and the sharded stores replace some."""
 
     @staticmethod
     def empty(like: Any, rows: int, size: int) -> Any:
-        """An uninitialised array, rows×size, of contiguous rows."""
-        # NumPy starts a large array 16 bytes into a page, so that every fourth vector that a
-        # processor loads would lie across two cache lines.
-        length = rows * size * like.dtype.itemsize
-        memory = np.empty(length + CACHE_LINE, np.uint8)
-        begin = -memory.ctypes.data % CACHE_LINE
-        return memory[begin : begin + length].view(like.dtype).reshape(rows, size)
+        """An uninitialised array, rows×size, of contiguous rows, padded as the core needs them."""
+        made = padded(rows, size, like.dtype)
+        made[:, size:] = 0
+        return made[:, :size]
 
     @staticmethod
     def copy(A: Any) -> Any:
@@ -198,14 +216,9 @@ class Arithmetic:
 
     def inner(self, A: Any, B: Any) -> Array:
         """Aᵀ B, small, for A (p×k) and B (p×n) or (p,)."""
-        if B.ndim == 2 and B.shape[1] != 1:
-            if not A.shape[1] or not B.shape[1]:
-                return np.zeros((A.shape[1], B.shape[1]))
-            return np.asarray(GEMM[A.dtype](1.0, A, B, trans_a=1), dtype=np.float64)
-        if not A.shape[1]:
-            return np.zeros((0, *B.shape[1:]))
-        product = GEMV[A.dtype](1.0, A, B.reshape(-1), trans=1)
-        return np.asarray(product, dtype=np.float64).reshape(-1, *B.shape[1:])
+        made = np.zeros((A.shape[1], columns_of(B)), A.dtype, order="F")
+        gemm(1.0, as_columns(A), True, as_columns(np.asarray(B, A.dtype)), 0.0, made)
+        return made.astype(np.float64, copy=False).reshape(A.shape[1], *B.shape[1:])
 
     def products(self, G: Any, Q: Any, base: Any) -> tuple[Array, Array, Array]:
         """Gᵀ Q, Gᵀ baseᵀ and Gᵀ G."""
@@ -223,21 +236,16 @@ class Arithmetic:
     @staticmethod
     def combine(A: Any, c: Array) -> Any:
         """A c, p-sized, for small c (k×n) or (k,)."""
-        if not c.size:
-            return np.zeros((len(A), *c.shape[1:]), A.dtype, order="F")
-        if c.ndim == 2 and c.shape[1] != 1:
-            return np.asarray(GEMM[A.dtype](1.0, A, c))
-        return np.asarray(GEMV[A.dtype](1.0, A, c.reshape(-1))).reshape(-1, *c.shape[1:])
+        made = np.zeros((len(A), columns_of(c)), A.dtype, order="F")
+        gemm(1.0, as_columns(A), False, as_columns(np.asarray(c, A.dtype)), 0.0, made)
+        return made.reshape(len(A), *c.shape[1:])
 
     @staticmethod
     def subtract(G: Any, A: Any, c: Array) -> Any:
         """G − A c: one read of A."""
-        if not c.size:
-            return G.copy(order="F")
-        if G.ndim == 2 and G.shape[1] != 1:
-            return np.asarray(GEMM[A.dtype](-1.0, A, c, beta=1.0, c=G))
-        g = GEMV[A.dtype](-1.0, A, c.reshape(-1), beta=1.0, y=G.reshape(-1))
-        return np.asarray(g).reshape(G.shape)
+        made = np.array(as_columns(G), order="F")
+        gemm(-1.0, as_columns(A), False, as_columns(np.asarray(c, A.dtype)), 1.0, made)
+        return made.reshape(G.shape)
 
     def norms(self, G: Any) -> Array:
         """The length of every column, also where its square overflows."""

@@ -18,7 +18,7 @@ kernels = Haswell Zen Prescott $(shell grep -qs avx512f /proc/cpuinfo && echo Sk
 core = setup.py $(wildcard src/orfit/core/*.c src/orfit/core/*.h src/orfit/core/*.pyx)
 export ORFIT_TARGETS = native
 
-.PHONY: demo reproduce lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments bench-last-numba docs wheel setup clean
+.PHONY: demo reproduce lint test test-core test-oldest test-all bench bench-streams bench-settings bench-experiments docs wheel setup clean
 
 # A real stream: learned, killed, taken up again; a report; then the paper's first figure.
 demo: .venv/demo
@@ -49,8 +49,9 @@ test-oldest: .venv-oldest/ready
 test-3.%: .venv-3.%/ready
 	$(call pytest,.venv-3.$*)
 
-# Every test, then the arithmetic ones with each of OpenBLAS's kernels and with two threads.
-test-all: lint
+# Every test, then the arithmetic ones with each of OpenBLAS's kernels and with two threads. The core
+# is compiled by clang, too, which the wheel ziglang has, and for ARM if there is qemu-aarch64.
+test-all: lint .cache/zig
 	$(call pytest,.venv) -m "" --durations=20
 	for kernel in $(kernels); do \
 		echo "kernels for $$kernel"; \
@@ -61,10 +62,12 @@ test-all: lint
 		OPENBLAS_NUM_THREADS=$$threads $(call pytest,.venv) $(arithmetic) || exit 1; \
 	done
 
+.cache/zig:
+	-$(PYTHON) -m pip install --quiet --disable-pip-version-check --target $@ ziglang
+
 bench: .venv/bench
 	.venv/bin/python benchmarks/run.py
 	.venv/bin/python benchmarks/command.py
-	.venv/bin/python benchmarks/fleet.py
 
 # The files come by pip, which the outer Python has.
 bench-streams: .venv/bench
@@ -78,9 +81,6 @@ bench-settings: .venv/bench
 bench-experiments: .venv/bench
 	.venv/bin/python benchmarks/experiments/run.py $(NAMES)
 
-# This commit and the last one with numba, timed in alternation.
-bench-last-numba: .venv/bench
-	.venv/bin/python benchmarks/last_numba.py
 
 docs: .venv-docs/ready
 	.venv-docs/bin/zensical build --clean --strict

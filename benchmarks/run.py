@@ -1,209 +1,260 @@
-"""`make bench`: targets, curves and peers, as tables, as results.json and as docs/benchmarks.md."""
+"""`make bench`: the time of a row, in docs/benchmarks.md, its figure, and results.json.
+
+All ways of a case are timed in alternation, in bursts, by the CPU time of one thread. Several
+rounds have new processes, since where arrays lie in memory differs between them. Ratios are medians
+over bursts of the same round, so a change in the load of the machine affects both sides.
+"""
 
 import argparse
 import json
 import os
 import platform
+import re
+import sys
+from datetime import date
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
-from cases import KINDS, all_cases, curves, plan, worst_cases
-from peers import PEERS, run_peer
+import processes
+from cases import CASES, NUMBA, PYTHON
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import track
 from rich.table import Table
+from workers import Worker, install
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
 HERE = Path(__file__).parent
 DOCS = HERE.parent / "docs"
-SIZES = (784, 20_000)
-OLDER = "The figure and the peers below are of an earlier run, as `--cases-only` omits them."
-STEPS = sum(len(kinds) for _, _, kinds in plan()) + 6 + 8 + len(SIZES) * len(PEERS)
+# A name, the way that is the numerator, the denominator, the limit, and whether it is a minimum.
+LIMITS = [
+    *(
+        (f"{kind} p={p}{', m=10' * (kind == 'ORFit')}", "learn", "five lines", most, False)
+        for kind, most in (("ORFit", 0.5), ("RLS", 0.35), ("drift", 0.6))
+        for p in (10, 50, 200)
+    ),
+    ("RLS p=10", "learn_each", "five lines", 0.1, False),
+    *(
+        (f"ORFit {size}", "learn_each (numba)", "learn_each", least, True)
+        for size, least in (
+            ("p=10, m=10", 4),
+            ("p=50, m=10", 3.5),
+            ("p=784, m=10", 2.2),
+            ("p=20,000, m=10", 1.25),
+            ("p=20,000, m=100", 1.2),
+        )
+    ),
+    ("ORFit p=1,000,000, m=10", "two reads", "learn", 0.9, True),
+    ("ORFit p=100,000, m=100", "two reads", "learn", 1.4, True),
+]
+LONGEST, IMPORT, PEAK = 0.02, 0.2, 1.45  # seconds, seconds, in units of m·p numbers
+TITLES = {"drift": "EKF, drift", "system": "EKF, A, B, Q", "model": "EKF, nonlinear model"}
+
+
+def measure(rounds, bursts, without_numba):
+    """Return the seconds per row of each case and way, for each burst, or an error's message."""
+    times = {case.name: {} for case in CASES}
+    rng = np.random.default_rng(0)
+    for _ in range(rounds):
+        workers = {False: Worker(sys.executable)}
+        if not without_numba:
+            workers[True] = Worker(install(), is_last=True)
+        for i, case in track(list(enumerate(CASES)), transient=True):
+            ways = [way for way in case.ways if way.endswith(NUMBA) in workers]
+            for _ in range(bursts):
+                for way in rng.permutation(ways).tolist():
+                    seconds = workers[way.endswith(NUMBA)].run_burst(i, way)
+                    times[case.name].setdefault(way, []).append(seconds)
+        for worker in workers.values():
+            worker.close()
+    return times
+
+
+def median(times, name, way):
+    """The median seconds of a row; None if there was an error."""
+    found = times[name].get(way)
+    return None if not found or isinstance(found[-1], str) else float(np.median(found))
+
+
+def ratio(times, name, above, below):
+    """The median of the ratio of two ways over bursts; None if there was an error."""
+    if median(times, name, above) is None or median(times, name, below) is None:
+        return None
+    return float(np.median(np.divide(times[name][above], times[name][below])))
+
+
+def base_of(case, way):
+    """The way of orfit with which another way is compared."""
+    if way.endswith(NUMBA):
+        return way.removesuffix(NUMBA)
+    return case.ways[0] if way not in {"learn", "learn_each"} else None
+
+
+def cell(times, case, way):
+    """µs per row, and in parentheses the ratio to the way of orfit."""
+    seconds, base = median(times, case.name, way), base_of(case, way)
+    if seconds is None:
+        return "–"
+    shown = three_digits(1e6 * seconds)
+    if base is None or base == way:
+        return shown
+    return f"{shown} ({three_digits(ratio(times, case.name, way, base), 2)})"
+
+
+def three_digits(number, digits=3):
+    """A number with so many digits, without an exponent."""
+    places = max(0, digits - 1 - int(np.floor(np.log10(number))))
+    return f"{number:,.{places}f}"
+
+
+def rows_table(times, kinds):
+    """A table in Markdown with a row for each case and a column for each way."""
+    cases = [case for case in CASES if case.kind in kinds]
+    ways = list(dict.fromkeys(way for case in cases for way in case.ways))
+    first = ["case"] if len(kinds) > 1 else []
+    sizes = ["p", "m"] if any(case.m for case in cases) else ["p"]
+    lines = [[*first, *sizes, *ways], ["---"] * len(first + sizes + ways)]
+    for case in cases:
+        size = [f"{case.p:,}", str(case.m)][: len(sizes)]
+        cells = [cell(times, case, way) if way in case.ways else "" for way in ways]
+        lines.append([*([TITLES.get(case.kind, case.kind)] if first else []), *size, *cells])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def first_table(first):
+    """A table of single calls."""
+    lines = [["learner", "median µs", "99.9 % µs", "longest ms", "longest ms of CPU time"]]
+    lines.append(["---"] * len(lines[0]))
+    for name, found in first.items():
+        usual, high, longest, processor = found.values()
+        micro = [three_digits(1e6 * usual), three_digits(1e6 * high)]
+        lines.append([name, *micro, f"{1e3 * longest:.1f}", f"{1e3 * processor:.1f}"])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def limits(results):
+    """Yield what is required: the name, the value, the limit, and whether it is met."""
+    times = results["times"]
+    for name, above, below, bound, is_least in LIMITS:
+        value = ratio(times, name, above, below)
+        if value is not None:
+            met = value >= bound if is_least else value <= bound
+            yield f"{name}: {above} ÷ {below}", value, f"{'≥' if is_least else '≤'} {bound}", met
+    for name, found in results["first"].items():
+        value = found["longest"]
+        yield f"{name}: longest learn, s", value, f"≤ {LONGEST}", value <= LONGEST
+    for name, bound in (("import", IMPORT), ("peak", PEAK)):
+        yield name, results[name], f"≤ {bound}", results[name] <= bound
+
+
+def print_limits(results):
+    table = Table("required", "measured", "limit", "met")
+    for name, value, bound, met in limits(results):
+        table.add_row(name, f"{value:.3g}", bound, "yes" if met else "[bold red]no")
+    Console(width=110).print(table)
+
+
+def replace(text, mark, new):
+    """Replace what is between the two comments of this mark."""
+    pattern = rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)"
+    made, count = re.subn(pattern, lambda m: m[1] + new + "\n" + m[2], text, flags=re.DOTALL)
+    if count != 1:
+        raise ValueError(f"docs/benchmarks.md has no place for {mark}")
+    return made
+
+
+def process_lines(results):
+    return (
+        f"`import orfit` takes {results['import']:.2f} s, NumPy included.\n"
+        f"With p = 10⁶ and m = 50 the peak memory is {results['peak']:.2f} m·p numbers."
+    )
+
+
+def write_page(results):
+    path, times = DOCS / "benchmarks.md", results["times"]
+    text = path.read_text()
+    tables = {
+        "machine": results["machine"],
+        "orfit": rows_table(times, ("ORFit",)),
+        "rls": rows_table(times, ("RLS",)),
+        "drift": rows_table(times, ("drift",)),
+        "system": rows_table(times, ("system", "model")),
+        "batch": rows_table(times, ("batch",)),
+        "python": rows_table(times, (*PYTHON, "float32")),
+        "fleet": rows_table(times, ("fleet",)),
+        "first": first_table(results["first"]),
+        "process": process_lines(results),
+    }
+    for mark, table in tables.items():
+        text = replace(text, mark, table)
+    path.write_text(text)
+
+
+def draw(times):
+    """Draw the time of a row against p."""
+    figure, axis = plt.subplots(figsize=(7.5, 5), layout="constrained")
+    lines = [
+        ("ORFit", 10, "learn_each", "ORFit, m = 10", "C0o-"),
+        ("ORFit", 10, "learn_each (numba)", "ORFit, m = 10, last version with numba", "C0o:"),
+        ("RLS", 0, "learn_each", "RLS", "C1s-"),
+        ("RLS", 0, "learn_each (numba)", "RLS, last version with numba", "C1s:"),
+        ("drift", 0, "learn_each", "EKF with drift", "C2^-"),
+        ("RLS", 0, "five lines", "RLS in five lines of NumPy", "k--"),
+        ("ORFit", 10, "two reads", "two products with m = 10 directions, NumPy", "C7--"),
+    ]
+    for kind, m, way, label, style in lines:
+        points = [
+            (case.p, 1e6 * median(times, case.name, way))
+            for case in CASES
+            if case.kind == kind and case.m == m and median(times, case.name, way) is not None
+        ]
+        if points:
+            axis.loglog(*np.transpose(points), style, label=label)
+    axis.set_xlabel("parameters p")
+    axis.set_ylabel("one row, µs")
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=9)
+    figure.savefig(DOCS / "images" / "benchmarks.png", dpi=130)
+
+
+def describe_machine(before):
+    """The machine and the load averages at the beginning and the end."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    models = re.findall(r"model name\s*: (.*)", info)
+    model = models[0] if models else platform.machine()
+    loads = f"{before:.1f} at the start and {os.getloadavg()[0]:.1f} at the end"
+    return (
+        f"Measured on {date.today():%d %B %Y} with {model}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}, NumPy {np.__version__}.\nThe load average was {loads}; the "
+        "benchmark itself adds 1."
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases-only", action="store_true",
-                        help="keep curves and peers as they were measured before")  # fmt: skip
-    kept = None
-    if parser.parse_args().cases_only:
-        kept = json.loads((HERE / "results.json").read_text())
-    columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, transient=True) as progress:
-        task = progress.add_task("", total=STEPS)
-
-        def tick(name):
-            progress.update(task, description=name, advance=1)
-
-        cases = list(all_cases(tick))
-        worst = worst_cases(tick)
-        if kept is None:
-            (against_p, against_m), peers = curves(tick), {}
-            for p in SIZES:
-                for name in PEERS:
-                    tick(f"{name}, p={p:,}")
-                    peers[f"{name}|{p}"] = run_peer(name, p)
-        else:
-            against_p, against_m, peers = kept["against_p"], kept["against_m"], kept["peers"]
-    console = Console()
-    console.print(targets_table(cases))
-    console.print(worst_table(worst))
-    console.print(peers_table(peers))
-    machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    results = {
-        "machine": machine,
-        "cases": [
-            {"case": c.name, "target": c.target, "ratios": c.ratios, "met": c.verdict,
-             "detail": c.detail}
-            for c in cases
-        ],
-        "worst": worst,
-        "against_p": against_p,
-        "against_m": against_m,
-        "peers": peers,
-    }  # fmt: skip
-    (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    draw(against_p, against_m)
-    (DOCS / "benchmarks.md").write_text(page(cases, worst, peers, machine, kept is not None))
-    console.print(
-        "written: benchmarks/results.json, docs/benchmarks.md, docs/images/benchmarks.png"
-    )
-
-
-def cells(case):
-    """Return name, target, the median and quartiles for each kind of stream, and the times."""
-    shown = []
-    for kind in KINDS:
-        if kind in case.ratios:
-            low, high = np.percentile(case.ratios[kind], [25, 75])
-            shown.append(f"{case.median(kind):.2f} ({low:.2f} … {high:.2f})")
-        else:
-            shown.append("")
-    return [case.name, case.target, *shown], case.detail[KINDS[-1] if len(shown[-1]) else KINDS[0]]
-
-
-def targets_table(cases):
-    table = Table(title="Ratios: the median of interleaved repeats, and the quartiles")
-    for name in ("case", "target", *KINDS, "met", "times on the last"):
-        table.add_column(name)
-    for case in cases:
-        met = {"yes": "yes", "no": "[bold red]no"}.get(case.verdict, "")
-        row, detail = cells(case)
-        table.add_row(*row, met, detail)
-    return table
-
-
-def worst_cells(row):
-    numbers = [f"{value:,.1f}" for key, value in row.items() if key not in ("p", "stream")]
-    return [f"{row['p']:,}", row["stream"], *numbers]
-
-
-def worst_table(worst):
-    table = Table(title="Single calls of learn, m=10, 20,000 of them, in units of the median")
-    for name in worst[0]:
-        table.add_column(name)
-    for row in worst:
-        table.add_row(*worst_cells(row))
-    return table
-
-
-def peer_cells(result):
-    if "failed" in result:
-        return "—", "—", "—", result["failed"]
-    rmse = "—" if result["rmse"] is None else f"{result['rmse']:.1e}"
-    return f"{1e6 * result['seconds']:,.0f}", f"{result['bytes'] / 1e6:,.0f}", rmse, ""
-
-
-def peers_table(peers):
-    table = Table(title="Peers: 1,000 rows of a drifting stream")
-    for name in ("p", "learner", "µs a row", "MB", "error on the first 100", "failed"):
-        table.add_column(name)
-    for key, result in peers.items():
-        name, p = key.split("|")
-        table.add_row(f"{int(p):,}", name, *peer_cells(result))
-    return table
-
-
-def draw(against_p, against_m):
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    series = (("verbatim", 2, "s--"), ("orfit", 1, "o-"), ("two reads of U", 3, "k:"))
-    for axis, data, label in ((axes[0], against_p, "parameters p (m = 10)"),
-                              (axes[1], against_m, "directions m (p = 100,000)")):  # fmt: skip
-        array = np.array(data)
-        for name, column, style in series:
-            axis.loglog(array[:, 0], array[:, column], style, label=name)
-        axis.set_xlabel(label)
-        axis.set_ylabel("one learn (ms)")
-        axis.grid(alpha=0.3, which="both")
-        axis.legend()
-    for data, label in ((against_p, "p (m = 10)"), (against_m, "m (p = 100,000)")):
-        array = np.array(data)
-        axes[2].semilogx(array[:, 0], array[:, 3] / array[:, 1], "o-", label=f"against {label}")
-    axes[2].axhline(1, color="k", linestyle=":", label="two reads of U, nothing else")
-    axes[2].set_xlabel("p, or m")
-    axes[2].set_ylabel("two reads of U ÷ one learn")
-    axes[2].set_ylim(0, 2)
-    axes[2].grid(alpha=0.3)
-    axes[2].legend(loc="upper center")
-    (DOCS / "images").mkdir(exist_ok=True)
-    figure.savefig(DOCS / "images" / "benchmarks.png", dpi=130)
-
-
-def page(cases, worst, peers, machine, older_rest):
-    lines = [
-        "# Benchmarks",
-        "",
-        f"Written by `make bench` ({machine}). The machine is shared, so compare ratios of times",
-        "that were measured in alternation, and no single times. `verbatim` is the paper's",
-        "alg:orfit_ipca, line by line in NumPy (`benchmarks/verbatim.py`). [Speed](speed.md)",
-        "explains the implementation.",
-        "",
-        "Every case runs on three streams: white noise, for which a bounded memory is of no use;",
-        "15 directions and noise of a tenth of their length; and 300 directions whose spectrum",
-        "falls like 1/i. The table shows the median of interleaved repeats, and the quartiles.",
-        "",
-        "| case | target | " + " | ".join(KINDS) + " | met on each | times on the last |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for case in cases:
-        row, detail = cells(case)
-        met = "**no**" if case.verdict == "no" else case.verdict
-        lines.append("| " + " | ".join([*row, met, detail]) + " |")
-    lines += [
-        "",
-        "The floor is the time of two reads of U, as for one projection and nothing else. With",
-        "m=400 all 300 directions of the stream 1/i are kept: almost nothing of later rows is new,",
-        "and such rows are projected explicitly a second time, which takes three times as long.",
-        "",
-        "## The longest steps",
-        "",
-        "20,000 single calls of `learn`, m=10, in units of the median. The longest includes",
-        "interruptions by other processes; an empty loop shows how long these are. The longest",
-        "between two compactions, median over all, shows the time of a compaction.",
-        "",
-        "| " + " | ".join(worst[0]) + " |",
-        "|" + "---|" * len(worst[0]),
-        *("| " + " | ".join(worst_cells(row)) + " |" for row in worst),
-        "",
-        *([OLDER, ""] if older_rest else []),
-        "![Time of a step against p and m, and the share of the bandwidth floor]"
-        "(images/benchmarks.png)",
-        "",
-        "## What a user would pick instead",
-        "",
-        "1,000 rows of a drifting stream with exact labels, one by one. The error is that on the",
-        "first 100 rows, after the last, relative to their labels' spread: 1 means forgotten.",
-        "",
-        "| p | learner | µs a row | MB | error on the first 100 | failed |",
-        "|---|---|---|---|---|---|",
-    ]
-    for key, result in peers.items():
-        name, p = key.split("|")
-        lines.append("| " + " | ".join((f"{int(p):,}", name, *peer_cells(result))) + " |")
-    return "\n".join(lines) + "\n"
+    parser.add_argument("--rounds", type=int, default=3, help="with new processes (3)")
+    parser.add_argument("--bursts", type=int, default=5, help="of each way and round (5)")
+    parser.add_argument("--without-numba", action="store_true", help="leave out the old version")
+    parser.add_argument("--write", action="store_true", help="write the page from results.json")
+    options = parser.parse_args()
+    path = HERE / "results.json"
+    if options.write:
+        results = json.loads(path.read_text())
+    else:
+        before = os.getloadavg()[0]
+        results = {
+            "times": measure(options.rounds, options.bursts, options.without_numba),
+            "first": {name: processes.first_rows(name) for name in processes.LEARNERS},
+            "import": processes.import_seconds(),
+            "peak": processes.peak_memory(),
+        }
+        results["machine"] = describe_machine(before)
+        path.write_text(json.dumps(results, indent=1) + "\n")
+    write_page(results)
+    draw(results["times"])
+    print_limits(results)
 
 
 if __name__ == "__main__":

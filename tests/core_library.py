@@ -20,7 +20,8 @@ import pytest
 
 from orfit.core import layout
 
-ROOT_FOLDER = Path(__file__).parent.parent
+TESTS = Path(__file__).parent
+ROOT_FOLDER = TESTS.parent
 SOURCES = ROOT_FOLDER / "src/orfit/core"
 EXACT = ["-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math"]
 FLAGS = [*EXACT, "-Wall", "-Wextra", "-Wno-psabi", "-fPIC", "-DORFIT_TEST"]
@@ -101,7 +102,7 @@ def unit_text():
 def folder():
     """A folder for this content of the sources. Those of other contents are deleted."""
     sources = [path.read_text() for path in sorted(SOURCES.glob("*.[ch]"))]
-    content = [*sources, *sorted(path.read_text() for path in Path(__file__).parent.glob("*.c"))]
+    content = [*sources, *(path.read_text() for path in sorted(TESTS.glob("core_*.[ch]")))]
     content += [unit_text(), str([FLAGS, *map(options_of, targets())]), str(find_compiler())]
     name = hashlib.sha256("".join(content).encode()).hexdigest()[:16]
     parent = ROOT_FOLDER / ".cache/core"
@@ -277,8 +278,8 @@ class Struct:
         code, heads = ctypes.c_int64(), (len(X), self.heads)
         outputs = {name: np.zeros(heads if name in OF_HEADS else len(X)) for name in RESULTS}
         outputs |= {name: np.zeros(len(X)) for name in ("novelty", "rank")}
-        rows = (ctypes.c_void_p * 7)(0, *X.shape, X.ctypes.data, None, Y.ctypes.data)
-        rows[6] = None if roots is None else roots.ctypes.data
+        rows = (ctypes.c_void_p * 8)(0, *X.shape, X.ctypes.data, None, Y.ctypes.data)
+        rows[6], rows[7] = None if roots is None else roots.ctypes.data, len(X)
         results = (ctypes.c_void_p * 7)(*(a.ctypes.data for a in outputs.values()))
         count = self.call(self.names[1], rows, results, ctypes.byref(code))
         return count, code.value, outputs

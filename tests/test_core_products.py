@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core_library import (
+    SCORES,
     Learner,
     aligned_copy,
     libraries,
@@ -166,10 +167,7 @@ def test_means_of_scores(seed, candidates, heads, noisy):
             variance = 10.0 ** rng.uniform(-3, 9, e)
             library.update_scores(ctypes.byref(s), pointer(noise), pointer(variance), pointer(u))
             means = row_reference.update_means(means, noise, variance, u)
-            found = [
-                learner.scores(n)
-                for n in ["scale", "recent_scale", "neighbours", "last", "surprise"]
-            ]
+            found = [learner.scores(n) for n in SCORES]
             assert s.rows == means[0]
             for mean, expected in zip(found, means[1:], strict=True):
                 np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-300)

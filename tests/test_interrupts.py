@@ -6,6 +6,7 @@ import itertools
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,12 @@ import pytest
 import orfit
 from interrupts import (
     LEARNERS,
+    M,
     advancing,
     alarmed,
+    each,
     everything,
+    one_by_one,
     raised_at,
     stream,
     without_signals,
@@ -125,6 +129,68 @@ def test_a_hundred_alarms(name):
         seconds = rng.uniform(1e-5, 0.02)
         result = scenario.interrupt(lambda run, s=seconds: alarmed(s, run), raised % 20 == 0)
         raised += result is None
+
+
+# Learners whose rows are learned in C. `learn_each` handles signals between chunks of rows.
+IN_THE_CORE = {
+    "principal": lambda p: orfit.ORFit(orfit.Linear(p), 5, noise=0.1),
+    "principal without noise": lambda p: orfit.ORFit(orfit.Linear(p), 5),
+    "latest": lambda p: orfit.ORFit(orfit.Linear(p), M.Latest(4), noise=0.1),
+    "random": lambda p: orfit.ORFit(orfit.Linear(p), M.Random(4, 1), noise=0.1),
+    "unlimited": lambda p: orfit.ORFit(orfit.Linear(p), noise=0.1),
+    "nothing": lambda p: orfit.ORFit(orfit.Linear(p), M.Nothing(), noise=0.1),
+    "heads": lambda p: orfit.ORFit(orfit.Linear(p, heads=2), 5, noise=0.1),
+    "drifting": lambda p: orfit.ORFit(orfit.Linear(p), 5, noise=0.1, drift=0.01),
+    "rls": lambda p: orfit.RLS(orfit.Linear(p)),
+    "rls fading": lambda p: orfit.RLS(orfit.Linear(p), forgetting=0.99),
+    "ekf": lambda p: orfit.EKF(orfit.Linear(p), noise=0.3, drift=0.01),
+}
+
+
+def learn_under_fire(learner, learn, X, Y, mean, count, check):
+    """Learn rows again and again until signals at random times have interrupted so many calls."""
+    rng, last = np.random.default_rng(4), time.monotonic() + 60
+    while count and time.monotonic() < last:
+        start = learner.seen % len(X)
+        pause = max(2e-6, rng.exponential(mean))
+        if alarmed(pause, lambda start=start: learn(learner, X[start:], Y[start:])) is None:
+            count -= 1
+            check()
+    assert count == 0
+
+
+def check_signals(name, learn, p, rows, mean, count):
+    """After each interruption the learner is that of the first `seen` rows, bit by bit."""
+    X, Y = stream(p, rows)
+    Y = np.stack([Y, -Y], axis=1) if name == "heads" else Y
+    learner, twin = IN_THE_CORE[name](p), IN_THE_CORE[name](p)
+
+    def check():
+        while twin.seen < learner.seen:
+            i = twin.seen % rows
+            part = slice(i, i + learner.seen - twin.seen)
+            twin.learn_each(X[part], Y[part])
+        assert everything(learner) == everything(twin)
+        assert not learner._lock.is_owned()
+
+    learn_under_fire(learner, learn, X, Y, mean, count, check)
+    check()
+
+
+@pytest.mark.parametrize("learn", [one_by_one, each])
+@pytest.mark.parametrize("name", IN_THE_CORE)
+def test_signals_between_rows_of_the_core(name, learn):
+    check_signals(name, learn, 30, 400, 2e-4, 8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("learn", [one_by_one, each])
+@pytest.mark.parametrize("name", IN_THE_CORE)
+def test_many_signals_between_rows_of_the_core(name, learn):
+    """Short rows, and rows that are learned without the GIL, in several chunks."""
+    check_signals(name, learn, 30, 2000, 1e-3, 200)
+    dense = name.startswith(("rls", "ekf"))
+    check_signals(name, learn, 700 if dense else 30_000, 60, 1e-2, 20)
 
 
 def ekf():

@@ -283,3 +283,43 @@ def test_a_file_that_asks_for_other_probes_is_refused(tmp_path):
         crafted.write(path, json.dumps(header), arrays)
         with pytest.raises(orfit.CheckpointError, match=message):
             orfit.load(path)
+
+
+@pytest.mark.parametrize("heads", [None, 3])
+def test_rows_that_come_together_are_measured_as_if_each_came_alone(rng, heads):
+    X, Y = rng.standard_normal((150, 6)), rng.standard_normal((150, heads or 1))
+    Y = Y if heads else Y[:, 0]
+    for make in (
+        lambda: orfit.RLS(orfit.Linear(6, heads=heads, bias=True), meter=orfit.Meter(8)),
+        lambda: orfit.ORFit(orfit.Linear(6, heads=heads), 3, noise=0.5, meter=orfit.Meter(8)),
+    ):
+        together, alone = make(), make()
+        for rows in (slice(0, 5), slice(5, 21), slice(21, 22), slice(22, 150)):
+            together.learn_each(X[rows], Y[rows])
+        for x, y in zip(X, Y, strict=True):
+            alone.learn(x, y)
+        for name in ("meter_sums", "meter_waiting", "meter_gradients"):
+            both = [getattr(learner._cell.state, name) for learner in (together, alone)]
+            np.testing.assert_array_equal(*both)
+        error = np.square(alone.predict(X) - Y).sum()
+        assert alone.meter.error.low / 3 < error < 3 * alone.meter.error.high
+
+
+def test_rows_before_a_signal_are_measured(rng, monkeypatch):
+    X, y = rng.standard_normal((60, 6)), rng.standard_normal(60)
+    learner, twin = (orfit.RLS(orfit.Linear(6), meter=orfit.Meter(8)) for _ in range(2))
+    learner.learn_each(X[:20], y[:20])
+    rows = learner._cell.held
+    whole = type(rows).learn_each
+
+    def interrupted(self, gradients, offsets, labels, outputs, first):
+        whole(self, gradients[:13], offsets, labels, outputs, first)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(rows), "learn_each", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learner.learn_each(X[20:], y[20:])
+    monkeypatch.undo()
+    assert learner.seen == 33
+    twin.learn_each(X[:33], y[:33])
+    assert learner.meter == twin.meter

@@ -435,3 +435,45 @@ def test_a_model_may_have_an_origin_and_no_affine():
     learner = orfit.ORFit(Shifted())
     assert learner.learn(np.ones(3), 5.0).prediction == pytest.approx(0)
     assert learner.predict(np.ones(3)) == pytest.approx(5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("heads", "bias"), [(None, False), (None, True), (3, True)])
+def test_one_row_is_predicted_as_many_are(rng, dtype, heads, bias):
+    model = orfit.Linear(20, heads=heads, bias=bias)
+    X, Y = rng.standard_normal((90, 20)).astype(dtype), rng.standard_normal((90, heads or 1))
+    w0 = np.zeros(model.initial().shape, dtype)
+    for learner in (
+        orfit.ORFit(model, 10, noise=0.1, w0=w0),
+        orfit.ORFit(model, noise=0.1, w0=w0),
+        orfit.RLS(model, w0=w0),
+    ):
+        learner.learn_each(X[:40], Y[:40] if heads else Y[:40, 0])
+        many = learner.predict(X)
+        before = learner.state()[0]
+        for x, f in zip(X, many, strict=True):
+            one = learner.predict(x)
+            assert learner._cell.held.predict(x) is not None
+            assert type(one) is type(f)
+            assert one.dtype == f.dtype
+            np.testing.assert_allclose(one, f, atol=20 * np.finfo(dtype).eps)
+            np.testing.assert_allclose(learner.predict(x.tolist()), f, atol=1e-5)
+        for name, array in learner.state()[0].items():
+            np.testing.assert_array_equal(array, before[name])
+        with pytest.raises(ValueError, match="X must be finite"):
+            learner.predict(np.full(20, np.nan, dtype))
+        with pytest.raises(ValueError, match="X must have shape"):
+            learner.predict(X[0, :19])
+
+
+def test_the_scale_before_each_row_is_known(rng):
+    X, y = rng.standard_normal((50, 4)), rng.standard_normal(50)
+    together, alone = (orfit.RLS(orfit.Linear(4), prior=0.1) for _ in range(2))
+    scales = []
+    for x, label in zip(X, y, strict=True):
+        scales.append(alone.scale)
+        alone.learn(x, label)
+    found = [
+        together.learn_each_with_scale(X[rows], y[rows])[1] for rows in (slice(7), slice(7, 50))
+    ]
+    np.testing.assert_array_equal(np.vstack(found)[:, 0], scales)

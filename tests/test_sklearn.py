@@ -602,3 +602,35 @@ def test_units_may_be_as_large_as_numbers(amounts, size):
     plain = ORFitRegressor().fit(X, y).predict(X)
     model = ORFitRegressor().fit(X * size, y * size)
     np.testing.assert_array_equal(model.predict(X * size) / size, plain)
+
+
+def test_few_rows_are_learned_as_any_others():
+    """Arrays of known classes take a shorter way: without scikit-learn's own checks."""
+    rng = np.random.default_rng(0)
+    X, labels = rng.standard_normal((400, 4)), rng.integers(0, 3, 400)
+    for kind, y in ((ORFitClassifier, labels), (ORFitRegressor, X @ [1.0, 2.0, 3.0, 4.0])):
+        short, long = kind().partial_fit(X[:300], y[:300]), kind().partial_fit(X[:300], y[:300])
+        for i in range(300, 400):
+            row = slice(i, i + 1)
+            short.partial_fit(X[row], y[row])
+            long.partial_fit(X[row].tolist(), y[row].tolist())
+        assert (short.predict(X[:1]) == long.predict(X[:1].tolist())).all()
+        assert (short.coef_ == long.coef_).all()
+        for wrong, match in (
+            (X[:1, :3], "X has 3 features, but ORFit"),
+            (X[0], "Expected 2D array, got 1D array instead"),
+            (np.full((1, 4), np.nan), "Input X contains NaN"),
+            (X[:0], "Found array with 0 sample"),
+        ):
+            for use in (short.predict, lambda X, m=short, y=y: m.partial_fit(X, y[: len(X)])):
+                with pytest.raises(ValueError, match=match):
+                    use(wrong)
+        with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+            short.partial_fit(X[:2], y[:1])
+        with pytest.raises(ValueError, match="NaN"):
+            short.partial_fit(X[:1], np.array([np.nan]))
+        seen = short.learner_.seen
+        short.set_params(memory=7)
+        with pytest.raises(ValueError, match="memory was set after rows"):
+            short.partial_fit(X[:1], y[:1])
+        assert short.learner_.seen == seen

@@ -179,43 +179,31 @@ def test_capacity_depends_on_the_number_of_rows_alone(kind, rng):
     assert at_once.capacity == one_by_one.capacity
 
 
-def compacted(store, kept, removed, Y):
-    """The rows after a compaction, k×p."""
-    Q = plain(store.Q).T
-    rows = Y @ Q[removed]
-    rows[kept >= 0] += Q[kept[kept >= 0]]
-    return rows
-
-
-@pytest.mark.parametrize("kept", [[0, 2, 3], [-1, -1, -1]])
-def test_compact_writes_into_a_new_buffer(kind, kept, rng):
-    store, kept = new_store(kind, rng), np.array(kept)
-    removed = np.setdiff1d(np.arange(5), kept)
-    Y, shift = rng.standard_normal((3, len(removed))), rng.standard_normal((2, 5))
+@pytest.mark.parametrize("rows", [0, 5])
+@pytest.mark.parametrize("more", [0, 1, 40])
+def test_compact_writes_into_a_new_buffer(kind, rows, more, rng):
+    """Also what is beside the buffer."""
+    store, N = new_store(kind, rng, rows), kind.draw(rng, SIZE, more)
+    store = store.beside(N) if more else store
+    T, shift = rng.standard_normal((3, rows + more)), rng.standard_normal((2, rows + more))
     before = contents(store)
-    made = store.compact(kept, removed, Y, shift, 8)
-    assert_near(made.Q, compacted(store, kept, removed, Y).T, kind.eps)
+    np.testing.assert_array_equal(before[0][:, rows:], plain(N))
+    for same in (store, store.with_base(store.base.T), store.resized(8)):
+        np.testing.assert_array_equal(contents(same)[0], before[0])
+        assert same.stored == rows + more
+    assert store.capacity == 8
+    made = store.compact(T, shift, 8)
+    assert_near(made.Q, before[0] @ T.T, kind.eps)
     assert_near(made.base, before[1] + shift @ before[0].T, kind.eps)
+    assert_near(store.parameters(shift), plain(made.base).T, kind.eps)
     assert_unchanged(store, before)
 
 
 def test_compact_into_another_capacity(kind, rng):
     store = new_store(kind, rng)
-    made = store.compact(np.arange(3), np.arange(3, 5), np.zeros((3, 2)), np.zeros((2, 5)), 6)
+    made = store.compact(np.eye(3, 5), np.zeros((2, 5)), 6)
     assert (made.capacity, made.stored) == (6, 3)
     np.testing.assert_array_equal(plain(made.Q), plain(store.Q)[:, :3])
-
-
-def test_compact_of_rows_longer_than_a_part(rng):
-    """A compaction processes some thousand columns at a time."""
-    size = 10_001
-    Q = rng.standard_normal((size, 4))
-    store = Store.new(HOST, Q, 40, 1).append(Q)
-    Y = rng.standard_normal((2, 2))
-    made = store.compact(np.array([3, -1]), np.array([0, 1]), Y, np.ones((1, 4)), 40)
-    expected = Q[:, :2] @ Y.T + np.column_stack([Q[:, 3], np.zeros(size)])
-    np.testing.assert_allclose(made.Q, expected, atol=1e-14)
-    np.testing.assert_allclose(made.base, Q.sum(axis=1)[None], atol=1e-14)
 
 
 def test_variants_do_not_change_a_store(kind, rng):

@@ -4,7 +4,7 @@ import math
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
-from scipy.spatial import distance
+import scipy
 
 from orfit import schema, validation
 from orfit.schema import Fields
@@ -135,7 +135,7 @@ class Fourier(Drawn):
         if self.width is not None:
             return
         few = X[np.linspace(0, len(X) - 1, min(PAIRS, len(X))).astype(int)]
-        apart = distance.pdist(few)
+        apart = scipy.spatial.distance.pdist(few)
         apart = apart[apart > 0]
         self.width = float(np.median(apart)) if len(apart) else 1.0
 

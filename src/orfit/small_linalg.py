@@ -7,8 +7,7 @@ it triangular in O(k²): new rows (`grow`), an unknown less (`delete`).
 import math
 
 import numpy as np
-from scipy import linalg
-from scipy.linalg import blas, lapack
+import scipy
 
 from orfit.validation import Array
 
@@ -18,9 +17,9 @@ def frobenius(A: Array) -> float:
     if not A.size:
         return 0.0
     numbers = A.ravel(order="K")
-    square = blas.ddot(numbers, numbers)
+    square = scipy.linalg.blas.ddot(numbers, numbers)
     # nrm2 is safe for all numbers, and ten times slower.
-    return math.sqrt(square) if 1e-280 < square < 1e300 else float(blas.dnrm2(numbers))
+    return math.sqrt(square) if 1e-280 < square < 1e300 else float(scipy.linalg.blas.dnrm2(numbers))
 
 
 def product(A: Array, B: Array) -> Array:
@@ -30,7 +29,7 @@ def product(A: Array, B: Array) -> Array:
     if not A.size or not B.size:
         return np.zeros((len(A), B.shape[1]))
     # Rows before rows: that is how small matrices lie, and dgemm would copy them.
-    return np.asarray(blas.dgemm(1.0, B.T, A.T)).T
+    return np.asarray(scipy.linalg.blas.dgemm(1.0, B.T, A.T)).T
 
 
 def cholesky(S: Array, rounding: Array) -> tuple[Array, Array, float]:
@@ -46,9 +45,9 @@ def cholesky(S: Array, rounding: Array) -> tuple[Array, Array, float]:
         return T, 1 / T, float(rounding[0] ** 2 / S[0, 0])
     if not len(S):
         return S, S, 0.0
-    T, info = lapack.dpotrf(S)
+    T, info = scipy.linalg.lapack.dpotrf(S)
     if info == 0:
-        inverse, info = lapack.dtrtri(T)
+        inverse, info = scipy.linalg.lapack.dtrtri(T)
     if info != 0:
         return S, S, np.inf
     return T, inverse, float((rounding**2 @ inverse**2).max(initial=0.0))
@@ -61,7 +60,7 @@ def triangle(A: Array) -> Array:
         return np.empty((0, 0))
     if rows < columns:
         A = np.vstack([A, np.zeros((columns - rows, columns))])
-    return np.triu(lapack.dgeqrf(A)[0][:columns])
+    return np.triu(scipy.linalg.lapack.dgeqrf(A)[0][:columns])
 
 
 def grow(R: Array, rows: Array, diagonal: float = 0.0) -> Array:
@@ -78,13 +77,15 @@ def grow(R: Array, rows: Array, diagonal: float = 0.0) -> Array:
     start[range(k, wide), range(k, wide)] = diagonal
     if not n or not wide:
         return start
-    return np.asarray(lapack.dtpqrt(0, 1, start, rows, overwrite_a=True)[0])
+    return np.asarray(scipy.linalg.lapack.dtpqrt(0, 1, start, rows, overwrite_a=True)[0])
 
 
 def delete(R: Array, j: int) -> Array:
     """Upper triangular R' with R'ᵀ R' = Rᵀ R less its j-th row and column. O(k²)."""
     identity = np.eye(len(R), order="F")
-    return np.asarray(linalg.qr_delete(identity, R, j, which="col", check_finite=False)[1][:-1])
+    return np.asarray(
+        scipy.linalg.qr_delete(identity, R, j, which="col", check_finite=False)[1][:-1]
+    )
 
 
 # From this size on faster methods are tried first, as long as they lose few digits: with a ratio of
@@ -92,40 +93,50 @@ def delete(R: Array, j: int) -> Array:
 FAST_SIZE, MOST_LOST = 64, 1024.0
 
 
-def principal(R: Array) -> tuple[Array, Array]:
-    """Singular values, falling, and the right singular vectors of R (as long as wide) as columns.
+def principal(
+    R: Array, count: int | None = None, diagonal: Array | None = None
+) -> tuple[Array, Array]:
+    """Singular values, falling, and the first `count` right singular vectors of R as columns.
+
+    diagonal: those of [diag(diagonal); R]. Without it, R is at least as long as wide.
 
     By Jacobi's method, to which columns of very different scale do no harm (Drmač, Veselić 2008):
     what was seen along a direction must be known beside noise, not beside what was seen most.
     """
-    if not R.shape[1]:
-        return np.empty(0), np.empty((0, 0))
-    scale = np.abs(R).max()
+    width = R.shape[1]
+    above = np.zeros(0) if diagonal is None else diagonal
+    scale = max(np.abs(R).max(initial=0.0), above.max(initial=0.0))
     if scale == 0:
-        return np.zeros(R.shape[1]), np.eye(R.shape[1])
-    if R.shape[1] >= FAST_SIZE:
-        near_one = R / scale
-        lengths = np.sqrt((near_one * near_one).sum(axis=0))
+        return np.zeros(width), np.eye(width)[:, :count]
+    if width >= FAST_SIZE:
+        squares = scipy.linalg.blas.dsyrk(1.0, R / scale, trans=1)
+        squares.flat[: len(above) * width : width + 1] += (above / scale) ** 2
+        lengths = np.sqrt(squares.diagonal())
         for method, ratio in ((_by_squares, math.sqrt(MOST_LOST)), (_by_halves, MOST_LOST)):
             if lengths.max() < ratio * lengths.min():  # else the singular values are not so either
-                sigma, V, info = method(near_one)
+                sigma, V, info = method(squares, R / scale, above / scale)
                 if info == 0 and sigma[0] < ratio * sigma[-1]:
-                    return scale * sigma, V
-    sigma, _, V, factors, _, info = lapack.dgejsv(R, joba=0, jobu=3)
+                    return scale * sigma, V[:, :count]
+    R = _stacked(R, above)
+    sigma, _, V, factors, _, info = scipy.linalg.lapack.dgejsv(R, joba=0, jobu=3)
     if info != 0:  # rare, and gesvd converges then
-        _, sigma, Vt = linalg.svd(R, lapack_driver="gesvd", full_matrices=False)
-        return sigma, Vt.T
-    return sigma * (factors[0] / factors[1]), V
+        _, sigma, Vt = scipy.linalg.svd(R, lapack_driver="gesvd", full_matrices=False)
+        return sigma, Vt[:count].T
+    return sigma * (factors[0] / factors[1]), V[:, :count]
 
 
-def _by_squares(R: Array) -> tuple[Array, Array, int]:
-    squares, V, info = lapack.dsyevd(blas.dsyrk(1.0, R, trans=1))
+def _by_squares(squares: Array, *_: Array) -> tuple[Array, Array, int]:
+    squares, V, info = scipy.linalg.lapack.dsyevd(squares)
     return np.sqrt(np.maximum(squares[::-1], 0.0)), V[:, ::-1], info
 
 
-def _by_halves(R: Array) -> tuple[Array, Array, int]:
-    _, sigma, Vt, info = lapack.dgesdd(R, full_matrices=0)
+def _by_halves(_: Array, R: Array, above: Array) -> tuple[Array, Array, int]:
+    _, sigma, Vt, info = scipy.linalg.lapack.dgesdd(_stacked(R, above), full_matrices=0)
     return sigma, Vt.T, info
+
+
+def _stacked(R: Array, above: Array) -> Array:
+    return np.vstack([np.diag(above), R]) if len(above) else R
 
 
 # The rounding history of a frame is a lower triangular matrix H (s×s): row i holds the gradient
@@ -140,7 +151,7 @@ def uncertainty(history: Array, coordinates: Array, length: float) -> float:
     """The scale of rounding of a row: its length, and its coefficients in the history's rows."""
     if not coordinates.size:
         return length
-    coefficients = blas.dtrsv(history, coordinates, lower=1, trans=1)
+    coefficients = scipy.linalg.blas.dtrsv(history, coordinates, lower=1, trans=1)
     return float(np.hypot(length, frobenius(coefficients)))
 
 
@@ -150,23 +161,6 @@ def extend_history(history: Array, count: int = 1) -> Array:
     H = np.eye(k + count, order="F")
     H[:k, :k] = history
     return H
-
-
-def eliminate(E: Array) -> tuple[Array, Array | None]:
-    """Gauss elimination of E (k×s) with column pivots: the order of columns, and E₁⁻¹ E₂.
-
-    E₁ are the first k columns in that order, E₂ the others. None if E₁ is singular.
-    """
-    E, k, order = E.copy(), len(E), np.arange(E.shape[1])
-    for j in range(k):
-        pivot = j + int(np.argmax(np.abs(E[j, j:])))
-        E[:, [j, pivot]] = E[:, [pivot, j]]
-        order[[j, pivot]] = order[[pivot, j]]
-        if E[j, j] == 0:
-            return order, None
-        E[j + 1 :, j] /= E[j, j]
-        E[j + 1 :, j + 1 :] -= np.outer(E[j + 1 :, j], E[j, j + 1 :])
-    return order, linalg.solve_triangular(E[:, :k], E[:, k:]) if k else E
 
 
 def staircase(
@@ -214,7 +208,7 @@ def left_vectors(T: Array) -> tuple[Array, Array]:
         return np.empty((0, 0)), np.empty(0)
     if len(T) == 1:
         return np.ones((1, 1)), np.array([frobenius(T)])
-    W, s, _ = linalg.svd(T, full_matrices=False)
+    W, s, _ = scipy.linalg.svd(T, full_matrices=False)
     return W, s
 
 

@@ -15,8 +15,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
-from scipy.linalg import lapack
+import scipy
 
 from orfit import small_linalg
 from orfit.memory.base import Memory
@@ -68,7 +67,7 @@ def fit(B: Array, noises: Array, residual: Array) -> tuple[Array, ...]:
     else:
         check_step(B)
         each = [regularize(b, R, r) for b, R, r in zip(B, noises, residual, strict=True)]
-    return tuple(np.stack(parts) for parts in zip(*each, strict=True))
+    return tuple(map(np.stack, zip(*each, strict=True)))
 
 
 def regularize(B: Array, R: float, residual: Array) -> tuple[Array, ...]:
@@ -79,9 +78,9 @@ def regularize(B: Array, R: float, residual: Array) -> tuple[Array, ...]:
     (rows, n), root = B.shape, math.sqrt(R)
     B = B if rows else np.zeros((1, n))  # LAPACK's wrappers need a row
     # Blocks of 16: see `small_linalg.grow`.
-    T, V, blocks, _ = lapack.dtpqrt(0, min(16, n), root * np.eye(n), B)
-    u = linalg.solve_triangular(T, residual, trans="T", check_finite=False)
-    left, Z, _ = lapack.dtpmqrt(0, V, blocks, u, np.zeros((len(B), u.shape[1])))
+    T, V, blocks, _ = scipy.linalg.lapack.dtpqrt(0, min(16, n), root * np.eye(n), B)
+    u = scipy.linalg.solve_triangular(T, residual, trans="T", check_finite=False)
+    left, Z, _ = scipy.linalg.lapack.dtpmqrt(0, V, blocks, u, np.zeros((len(B), u.shape[1])))
     diagonal = np.diagonal(T)
     variance = (B * B).sum(axis=0) + R
     return Z[:rows], root * left, variance, u * np.sign(diagonal)[:, None], diagonal**2
@@ -114,7 +113,7 @@ def interpolate(B: Array, residual: Array) -> tuple[Array, ...]:
     """
     steps, n = B.shape
     if steps == n:
-        Z = linalg.solve_triangular(B, residual, trans="T") if n else residual
+        Z = scipy.linalg.solve_triangular(B, residual, trans="T") if n else residual
         left = np.zeros_like(residual)
     elif not steps:
         Z, left = np.zeros((0, *residual.shape[1:])), residual
@@ -122,9 +121,9 @@ def interpolate(B: Array, residual: Array) -> tuple[Array, ...]:
         # Long rows first, then pivoted Householder: stable row by row, so that rows of very
         # different scale in one block all count (Cox and Higham, 1998).
         order = np.argsort(-np.abs(B).max(axis=0), kind="stable")
-        Q, R, pivot = linalg.qr(B.T[order], mode="economic", pivoting=True)
+        Q, R, pivot = scipy.linalg.qr(B.T[order], mode="economic", pivoting=True)
         Z = np.empty((steps, *residual.shape[1:]))
-        Z[pivot] = linalg.solve_triangular(R, Q.T @ residual[order])
+        Z[pivot] = scipy.linalg.solve_triangular(R, Q.T @ residual[order])
         left = residual - B.T @ Z
     new = small_linalg.pivots(B) if steps else np.empty(0, int)
     variance, innovation = np.zeros(n), np.zeros_like(residual)

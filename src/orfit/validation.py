@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg.blas import ddot
 
 Array = npt.NDArray[Any]
 
@@ -56,11 +55,11 @@ def finite(array: Array) -> bool:
     if array.size == 1:
         return math.isfinite(array.item())
     # One fast read that misses nothing: NaN and inf spread.
-    if 0 < array.size < LONG:
-        numbers = array if array.ndim == 1 else array.ravel("K")
-        total = ddot(numbers, numbers)
-    else:
-        with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):
+        if 0 < array.size < LONG:
+            numbers = array if array.ndim == 1 else array.ravel("K")
+            total = np.dot(numbers, numbers)
+        else:
             total = array.sum()
     return math.isfinite(total) or bool(np.isfinite(array).all())  # or finite numbers overflowed
 

@@ -19,6 +19,7 @@ cdef extern from "dispatch.h" nogil:
         const double *offsets
         const double *labels
         const double *weight_roots
+        int64_t stop
 
     ctypedef struct Result:
         double novelty
@@ -62,10 +63,12 @@ cdef extern from "dispatch.h" nogil:
         int64_t (*place_basis)(Basis *, char *) noexcept nogil
         int64_t (*place_scratch)(Basis *, char *) noexcept nogil
         int (*learn_row)(Basis *, const Row *) noexcept nogil
+        int (*predict_row)(Basis *, const Row *) noexcept nogil
         int64_t (*learn_rows)(Basis *, const CRows *, const Results *, int64_t *) noexcept nogil
         void (*copy_parameters)(const Basis *, void *) noexcept nogil
         int64_t (*place_dense)(Dense *, char *) noexcept nogil
         int (*learn_dense_row)(Dense *, const Row *) noexcept nogil
+        int (*predict_dense_row)(Dense *, const Row *) noexcept nogil
         int (*learn_dense_row_later)(Dense *, const void *, const Row *) noexcept nogil
         int64_t (*learn_dense_rows)(Dense *, const CRows *, const Results *, int64_t *) noexcept nogil
         int (*advance_dense)(Dense *, const void *, const double *) noexcept nogil

@@ -36,7 +36,9 @@ class Update:
 class Rows:
     struct: Array
     exported: Any
+    lock: Lock
     is_ready: bool
+    is_plain: bool
     has_heads: bool
     @property
     def seen(self) -> int: ...
@@ -47,6 +49,7 @@ class Rows:
     def place_scratch(self, address: int) -> int: ...
     def copy_parameters(self, out: Array) -> None: ...
     def learn(self, x: object, y: object) -> Update | None: ...
+    def predict(self, x: object) -> Any: ...
     def learn_gradient(
         self,
         gradient: Array,

@@ -11,8 +11,6 @@ import time
 
 import numpy
 
-import scipy.linalg.cython_blas
-
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_ND, PyBUF_STRIDES, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
@@ -34,6 +32,7 @@ ctypedef int64_t (*rows_function)(void *, const CRows *, const Results *, int64_
 
 cdef object ndarray = numpy.ndarray
 cdef object empty = numpy.empty
+cdef object float64 = numpy.float64, float32 = numpy.float32
 cdef int64_t LONG = 500_000  # numbers that are read in about 50 us: then the GIL is released
 cdef int64_t PAUSE = 50_000_000  # numbers between two looks at signals, less than 20 ms
 
@@ -166,7 +165,8 @@ cdef class Rows:
     """The numbers of a learner in the form in which the core learns rows.
 
     struct: a NumPy array whose memory is a `Basis` or `Dense` of core.h; `place` sets its pointers.
-    is_ready: whether `learn` may be called with what a user passed. The other methods hold the lock.
+    is_ready: whether `learn` may be called with what a user passed. is_plain: whether `predict` may,
+        because inputs are gradients. The other methods hold the lock.
     """
 
     cdef const Core *core
@@ -178,12 +178,12 @@ cdef class Rows:
     cdef int64_t *rank
     cdef int64_t *chosen
     cdef int64_t *seen_rows
-    cdef row_function learn_one
+    cdef row_function learn_one, predict_one
     cdef rows_function learn_many
     cdef int64_t given, work
     cdef public object struct, exported
-    cdef Lock lock
-    cdef public bint is_ready, has_heads
+    cdef readonly Lock lock
+    cdef public bint is_ready, is_plain, has_heads
     cdef bint is_float
     cdef Py_buffer memory
 
@@ -202,6 +202,7 @@ cdef class Rows:
         self.basis, self.result, self.scores = b, &b.result, &b.scores
         self.rank, self.chosen, self.seen_rows = &b.rank, &b.chosen, &b.seen
         self.learn_one = <row_function>self.core.learn_row
+        self.predict_one = <row_function>self.core.predict_row
         self.learn_many = <rows_function>self.core.learn_rows
         self.core.size_basis(b)
         self.given, self.work = b.parameters - b.bias, b.capacity * b.stride
@@ -214,6 +215,7 @@ cdef class Rows:
         self.dense, self.result, self.scores = q, &q.result, &q.scores
         self.rank, self.chosen, self.seen_rows = &q.rank, &q.chosen, &q.seen
         self.learn_one = <row_function>self.core.learn_dense_row
+        self.predict_one = <row_function>self.core.predict_dense_row
         self.learn_many = <rows_function>self.core.learn_dense_rows
         self.given, self.work = q.parameters - q.bias, q.parameters * q.parameters
 
@@ -260,7 +262,7 @@ cdef class Rows:
 
     cdef bint may_run(self):
         """Whether no thread holds the lock, so that a row may run while this one has the GIL."""
-        return self.is_ready and self.lock.depth == 0
+        return self.lock.depth == 0
 
     cdef int open_vector(self, object array, Py_buffer *view, int64_t count, bint real):
         """Open a contiguous array of so many numbers; returns 0 if it is of another kind."""
@@ -282,7 +284,7 @@ cdef class Rows:
         cdef double label = 0
         cdef int code
         cdef Row row
-        if not self.may_run():
+        if not self.is_ready or not self.may_run():
             return None
         if self.has_heads:
             if not self.open_vector(y, &labels, self.scores.heads, False):
@@ -306,6 +308,26 @@ cdef class Rows:
         if self.has_heads:
             PyBuffer_Release(&labels)
         return self.update() if code == DONE else None
+
+    def predict(self, x):
+        """The prediction for what a user passed; None if it is of another kind, or takes long."""
+        cdef Py_buffer inputs
+        cdef Row row
+        cdef int64_t heads = self.scores.heads
+        cdef double *found = self.result.prediction + self.chosen[0] * heads
+        if not self.is_plain or self.work >= LONG or not self.may_run():
+            return None
+        if not self.open_vector(x, &inputs, self.given, True):
+            return None
+        row.gradient, row.weight_root = inputs.buf, 1
+        code = self.predict_one(self.state, &row)
+        PyBuffer_Release(&inputs)
+        if code != DONE:
+            return None
+        if self.has_heads:
+            made = array_of(found, heads)
+            return made.astype(float32) if self.is_float else made
+        return float32(found[0]) if self.is_float else float64(found[0])
 
     cdef int learn_without_gil(self, const Row *row) except -1:
         global running
@@ -377,14 +399,14 @@ cdef class Rows:
         out.prediction, out.residual, out.left = <double *>v[2].buf, <double *>v[3].buf, <double *>v[4].buf
         out.variance, out.length = <double *>v[5].buf, <double *>v[6].buf
         out.novelty, out.rank = <double *>v[7].buf, <double *>v[8].buf
-        rows.first = first
+        rows.first, rows.count = first, end
         try:
             while rows.first < end and code == DONE:
-                rows.count = min(end, rows.first + max(1, PAUSE // max(self.work, 10_000)))
+                rows.stop = min(end, rows.first + max(1, PAUSE // max(self.work, 10_000)))
                 self.exported = None
                 while is_forking:
                     time.sleep(0.0002)
-                if (rows.count - rows.first) * max(self.work, 10_000) < LONG:
+                if (rows.stop - rows.first) * max(self.work, 10_000) < LONG:
                     rows.first = self.learn_many(self.state, &rows, &out, &code)
                     continue
                 running += 1
@@ -467,12 +489,23 @@ ctypedef void (*gemm_type)(char *, char *, int *, int *, int *, void *, void *, 
 ctypedef void (*gemv_type)(char *, int *, int *, void *, void *, int *, void *, int *, void *, void *,
                            int *) noexcept nogil
 
-cdef void *blas(name):
-    capsule = scipy.linalg.cython_blas.__pyx_capi__[name]
+cdef gemm_type DGEMM = NULL, SGEMM
+cdef gemv_type DGEMV, SGEMV
+
+
+cdef void *blas(library, name) except NULL:
+    capsule = library.__pyx_capi__[name]
     return PyCapsule_GetPointer(capsule, PyCapsule_GetName(capsule))
 
-cdef gemm_type DGEMM = <gemm_type>blas("dgemm"), SGEMM = <gemm_type>blas("sgemm")
-cdef gemv_type DGEMV = <gemv_type>blas("dgemv"), SGEMV = <gemv_type>blas("sgemv")
+
+cdef int find_blas() except -1:
+    """Find the functions at the first product: rows in the core need no SciPy."""
+    global DGEMM, SGEMM, DGEMV, SGEMV
+    from scipy.linalg import cython_blas
+
+    SGEMM = <gemm_type>blas(cython_blas, "sgemm")
+    DGEMV, SGEMV = <gemv_type>blas(cython_blas, "dgemv"), <gemv_type>blas(cython_blas, "sgemv")
+    DGEMM = <gemm_type>blas(cython_blas, "dgemm")
 
 
 cdef int open_matrix(object array, Py_buffer *view) except -1:
@@ -485,6 +518,8 @@ cdef int open_matrix(object array, Py_buffer *view) except -1:
 
 def gemm(double alpha, A, bint transposed, B, double beta, C):
     """C <- alpha A B + beta C, or with Aᵀ, for matrices of contiguous columns and one dtype."""
+    if DGEMM == NULL:
+        find_blas()
     cdef Py_buffer a, b, c
     cdef int lda = open_matrix(A, &a), ldb = open_matrix(B, &b), ldc = open_matrix(C, &c)
     cdef int m = c.shape[0], n = c.shape[1], k = b.shape[0], rows = a.shape[0], one = 1

@@ -144,10 +144,18 @@ static void combine_panels(Basis *b, const Compaction *c) {
     }
 }
 
+/* M = Q Q', eight rows at a time: Q is larger than the caches. */
 static void compute_gram(Basis *b) {
-    for (int i = 0; i < b->stored; i++) {
-        multiply_real(b->rows, b->stride, i + 1, (int)b->parameters, b->rows + i * b->stride,
-                      b->raw);
+    int s = (int)b->stored, p = (int)b->parameters, i = 0;
+    for (; i + VECTORS <= s; i += VECTORS) {
+        multiply_eight(b->rows, b->stride, i + VECTORS, p, b->rows + i * b->stride, b->stride,
+                       b->ahead);
+        for (int v = i; v < i + VECTORS; v++)
+            for (int j = 0; j <= v; j++)
+                b->M[v * b->width + j] = b->M[j * b->width + v] = b->ahead[j * VECTORS + v - i];
+    }
+    for (; i < s; i++) {
+        multiply_real(b->rows, b->stride, i + 1, p, b->rows + i * b->stride, b->raw);
         for (int j = 0; j <= i; j++) b->M[i * b->width + j] = b->M[j * b->width + i] = b->raw[j];
     }
 }

@@ -1,8 +1,9 @@
 /* The numbers of a learner, and the functions by which a caller uses them.
  *
- * A caller fills in the sizes and settings of a `Basis` or a `Dense`, calls `size_basis`, reserves as
- * many bytes as `basis_bytes` says, and calls `place_basis`. From then on a row allocates nothing. A
- * row is applied fully or, if its return code is not DONE, not at all.
+ * A caller fills in the sizes and settings of a `Basis`, calls `size_basis`, reserves as many bytes as
+ * `place_basis` and `place_scratch` return for no block, and calls them again with the blocks. From
+ * then on a row allocates nothing. A row is applied fully or, if its return code is not DONE, not at
+ * all. The same holds for a `Dense` and `place_dense`. Sizes are at most 2^31 - 1024.
  *
  * All fields have eight bytes on a host, so that other languages can describe the structs. */
 #ifndef ORFIT_CORE_H
@@ -34,11 +35,12 @@ typedef struct {
 } Result;
 
 /* Rows first to count - 1 of many: gradients begin `stride` numbers apart; offsets and weight_roots
- * may be NULL. */
+ * may be NULL. A call learns rows to stop - 1, and those after them that it has read already. */
 typedef struct {
     int64_t first, count, stride;
     const REAL *gradients;
     const SMALL *offsets, *labels, *weight_roots; /* rows x heads; rows x heads; rows */
+    int64_t stop;
 } Rows;
 
 /* What the candidate that predicts did at each of many rows. */
@@ -66,6 +68,7 @@ typedef struct {
     SMALL *noise, *tailed; /* candidates; tailed: 1 or 0 */
     /* numbers */
     int64_t stored, rank, seen, compactions, draws, has_history;
+    int64_t stored_as_given; /* how many gradients before the next were stored as they are */
     SMALL parameter_bound, prior_variance, dropped_energy, tail_rows, tail_dropping;
     SMALL *tail_level, *tail_dropped; /* candidates */
     REAL *rows, *base;                /* capacity x stride; columns x stride */
@@ -139,10 +142,12 @@ struct Core {
     int64_t (*place_basis)(Basis *, char *);
     int64_t (*place_scratch)(Basis *, char *);
     int (*learn_row)(Basis *, const Row *);
+    int (*predict_row)(Basis *, const Row *);
     int64_t (*learn_rows)(Basis *, const Rows *, const Results *, int64_t *);
     void (*copy_parameters)(const Basis *, REAL *);
     int64_t (*place_dense)(Dense *, char *);
     int (*learn_dense_row)(Dense *, const Row *);
+    int (*predict_dense_row)(Dense *, const Row *);
     int (*learn_dense_row_later)(Dense *, const REAL *, const Row *);
     int64_t (*learn_dense_rows)(Dense *, const Rows *, const Results *, int64_t *);
     int (*advance_dense)(Dense *, const REAL *, const SMALL *);

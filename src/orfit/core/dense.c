@@ -53,13 +53,20 @@ static SMALL find_unit(SMALL largest, SMALL width, SMALL noise) {
     return (SMALL)ldexp(1, of_gradient);
 }
 
-/* Copy the gradient, times the root of its weight; returns BAD_GRADIENT if it is not finite. */
-static int load_dense_gradient(Dense *q, const Row *row, Gain *s) {
+/* Copy the gradient, times the root of its weight. */
+static void copy_dense_gradient(Dense *q, const Row *row) {
     int p = (int)q->parameters, given = p - (int)q->bias;
-    SMALL *g = q->gradient, square, widened, largest;
+    SMALL *g = q->gradient;
     for (int j = 0; j < given; j++) g[j] = row->weight_root * (SMALL)row->gradient[j];
     if (q->bias) g[given] = row->weight_root;
     for (int j = p; j < PADDED(p); j++) g[j] = 0;
+}
+
+/* Copy the gradient, and scale it; returns BAD_GRADIENT if it is not finite. */
+static int load_dense_gradient(Dense *q, const Row *row, Gain *s) {
+    int p = (int)q->parameters;
+    SMALL *g = q->gradient, square, widened, largest;
+    copy_dense_gradient(q, row);
     s->unit = 1;
     square = multiply_vectors(g, g, p);
     widened = q->width * q->width * square;
@@ -82,21 +89,35 @@ static int load_dense_gradient(Dense *q, const Row *row, Gain *s) {
     return q->result.gradient_length <= LARGEST_NUMBER ? DONE : BAD_GRADIENT;
 }
 
+/* g'w of head h. */
+static SMALL find_output(const Dense *q, int64_t h) {
+    const REAL *w = q->w + h * q->stride;
+    Lanes x[PARTS];
+    UNROLL for (int l = 0; l < PARTS; l++) x[l] = splat(0);
+    for (int j = 0; j < q->parameters; j += LANES)
+        UNROLL for (int l = 0; l < PARTS; l++)
+            x[l] += load_real(w + j + l * WIDTH) * load(q->gradient + j + l * WIDTH);
+    return add_lanes(x);
+}
+
+/* Set the predictions of a linear model, and nothing else but scratch space. */
+API int predict_dense_row(Dense *q, const Row *row) {
+    SMALL zero = 0;
+    copy_dense_gradient(q, row);
+    for (int h = 0; h < q->scores.heads; h++) {
+        q->result.prediction[h] = find_output(q, h);
+        zero += 0 * q->result.prediction[h];
+    }
+    return zero == 0 ? DONE : BAD_PREDICTION;
+}
+
 /* Predictions and residuals of all heads; returns BAD_PREDICTION if one is not finite. */
 static int predict_dense(Dense *q, const Row *row, const Gain *s) {
     Result *r = &q->result;
     SMALL zero = 0;
     for (int h = 0; h < q->scores.heads; h++) {
         SMALL offset = row->offset ? row->weight_root * row->offset[h] : 0;
-        if (q->linear) {
-            const REAL *w = q->w + h * q->stride;
-            Lanes x[PARTS];
-            UNROLL for (int l = 0; l < PARTS; l++) x[l] = splat(0);
-            for (int j = 0; j < q->parameters; j += LANES)
-                UNROLL for (int l = 0; l < PARTS; l++)
-                    x[l] += load_real(w + j + l * WIDTH) * load(q->gradient + j + l * WIDTH);
-            offset += s->unit * add_lanes(x);
-        }
+        if (q->linear) offset += s->unit * find_output(q, h);
         r->prediction[h] = offset;
         r->residual[h] = find_residual(offset, row->weight_root * row->label[h]);
         zero += 0 * r->prediction[h];
@@ -402,13 +423,14 @@ API int learn_dense_row(Dense *q, const Row *row) {
 
 /* Learn rows in order, until one is refused; returns the place of the next, and its code. */
 API int64_t learn_dense_rows(Dense *q, const Rows *rows, const Results *out, int64_t *code) {
+    int64_t i = rows->first;
     *code = DONE;
-    for (int64_t i = rows->first; i < rows->count; i++) {
+    for (; i < rows->stop; i++) {
         Row row = row_of(rows, i, q->scores.heads);
         if ((*code = learn_dense_row(q, &row)) != DONE) return i;
         record_result(&q->result, 0, q->scores.heads, q->parameters, out, i);
     }
-    return rows->count;
+    return i;
 }
 
 /* P = A P A' by additions of rank one, D_j (A U_j) (A U_j)'. */

@@ -14,6 +14,8 @@ enum { PANEL = 96 }; /* columns that are compacted at a time */
 #define REAL_EPSILON ((SMALL)(sizeof(REAL) == 8 ? 2.220446049250313e-16 : 1.1920929e-7))
 /* Rows are stored with squares from the inverse of this to this, so that their coefficients are small. */
 #define LARGEST_STORED ((SMALL)(sizeof(REAL) == 8 ? 1e40 : 1e8))
+/* Longer gradients are refused, so that singular values stay finite for 2^40 rows. */
+#define LONGEST_GRADIENT (LARGEST_NUMBER * (SMALL)0x1p-20)
 /* The error of U'U = I that is tolerated. */
 #define ORTHONORMAL ((SMALL)(sizeof(REAL) == 8 ? 2e-12 : 3e-5))
 /* A direction that is known by its coefficients alone has a length of 1 within this many eps / 2: the
@@ -62,7 +64,7 @@ static int may_be_stored(SMALL square) {
     return square <= LARGEST_STORED && square >= 1 / LARGEST_STORED;
 }
 
-/* Store the gradient and compute its products; returns BAD_GRADIENT if it is not finite. */
+/* Store the gradient and compute its products; returns BAD_GRADIENT if it is not finite, or too long. */
 static int load_gradient(Basis *b, const Row *row, Projection *x) {
     SMALL largest = 0;
     int exponent;
@@ -86,7 +88,7 @@ static int load_gradient(Basis *b, const Row *row, Projection *x) {
         }
     }
     x->length = (SMALL)sqrt(x->square);
-    return x->length * x->unit <= LARGEST_NUMBER ? DONE : BAD_GRADIENT;
+    return x->length * x->unit <= LONGEST_GRADIENT ? DONE : BAD_GRADIENT;
 }
 
 /* Store the next eight gradients, and compute all products by one read. */

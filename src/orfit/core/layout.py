@@ -24,7 +24,7 @@ BASIS = np.dtype(
     + fields(COUNT, "linear chosen has_tail is_noisy seed")
     + fields(NUMBER, "forgetting drift limit")
     + fields(POINTER, "noise tailed")
-    + fields(COUNT, "stored rank seen compactions draws has_history")
+    + fields(COUNT, "stored rank seen compactions draws has_history stored_as_given")
     + fields(NUMBER, "parameter_bound prior_variance dropped_energy tail_rows tail_dropping")
     + fields(POINTER, "tail_level tail_dropped rows base W next_W M history shift sigma roots")
     + [("scores", SCORES), ("result", RESULT)]

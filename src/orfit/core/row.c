@@ -35,7 +35,8 @@ static Past age(Basis *b) {
     if (q > 0) {
         SMALL kappa = R / b->prior_variance, share = R / (R + q * kappa) * R;
         for (int i = 0; i < b->rank; i++)
-            b->aged[i] *= (SMALL)sqrt(share / (R + q * (b->aged[i] * b->aged[i] + kappa)));
+            b->aged[i] *= (SMALL)sqrt(share) / hypotenuse((SMALL)sqrt(R + q * kappa),
+                                                          (SMALL)sqrt(q) * b->aged[i]);
         past.fade *= share / (R + q * (past.fade * b->tail_level[0] + kappa));
         past.prior_variance += q;
     }
@@ -371,6 +372,23 @@ API int learn_row(Basis *b, const Row *row) {
     return learn_loaded(b, row, &x);
 }
 
+/* Set the predictions of the chosen candidate of a linear model, and nothing else but scratch space. */
+API int predict_row(Basis *b, const Row *row) {
+    Projection x;
+    int heads = (int)b->scores.heads, first = (int)b->chosen * heads;
+    SMALL zero = 0;
+    if (needs_room(b)) return NEEDS_ROOM;
+    copy_gradient(b, row, b->stored, 1);
+    read_gradient(b, &x);
+    for (int j = first; j < first + heads; j++) {
+        b->result.prediction[j] =
+            b->base_products[j] +
+            multiply_vectors(b->shift + j * b->width, x.raw, (int)b->stored);
+        zero += 0 * b->result.prediction[j];
+    }
+    return zero == 0 ? DONE : BAD_PREDICTION;
+}
+
 /* Copy the result of candidate c to place i. */
 static void record_result(const Result *r, int64_t c, int64_t heads, int64_t rank, const Results *out,
                           int64_t i) {
@@ -387,19 +405,20 @@ static void record_result(const Result *r, int64_t c, int64_t heads, int64_t ran
 /* Read ahead if eight gradients fit behind the rows, and if those before were stored as they are: a
  * gradient that is not makes the products of the following ones useless. */
 enum { LONG_ROW = 256 }; /* parameters, from which on a read ahead is faster */
-static int may_read_ahead(const Basis *b, const Rows *rows, int64_t i, int stored_as_given) {
-    return b->parameters >= LONG_ROW && stored_as_given >= VECTORS && i + VECTORS <= rows->count &&
+static int may_read_ahead(const Basis *b, const Rows *rows, int64_t i) {
+    return b->parameters >= LONG_ROW && b->stored_as_given >= VECTORS && i + VECTORS <= rows->count &&
            b->stored + VECTORS <= b->capacity;
 }
 
 /* Learn rows in order, until one is refused; returns the place of the next, and its code. */
 API int64_t learn_rows(Basis *b, const Rows *rows, const Results *out, int64_t *code) {
-    int stored_as_given = 0, ahead = VECTORS; /* ahead: the next gradient of those that were read */
+    int64_t i = rows->first;
+    int ahead = VECTORS; /* the next gradient of those that were read */
     Projection x;
     *code = DONE;
-    for (int64_t i = rows->first; i < rows->count; i++) {
+    for (; i < rows->stop || (i < rows->count && ahead < VECTORS); i++) {
         Row row = row_of(rows, i, b->scores.heads);
-        if (ahead == VECTORS && may_read_ahead(b, rows, i, stored_as_given)) {
+        if (ahead == VECTORS && may_read_ahead(b, rows, i)) {
             load_ahead(b, rows, i);
             ahead = 0;
         }
@@ -412,9 +431,9 @@ API int64_t learn_rows(Basis *b, const Rows *rows, const Results *out, int64_t *
             ahead = VECTORS;
         }
         if (*code != DONE) return i;
-        stored_as_given = x.new_length > 0 && !x.read_again ? stored_as_given + 1 : 0;
-        if (!stored_as_given || x.base_moved) ahead = VECTORS;
+        b->stored_as_given = x.new_length > 0 && !x.read_again ? b->stored_as_given + 1 : 0;
+        if (!b->stored_as_given || x.base_moved) ahead = VECTORS;
         record_result(&b->result, b->chosen, b->scores.heads, b->rank, out, i);
     }
-    return rows->count;
+    return i;
 }

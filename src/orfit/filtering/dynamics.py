@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import sparse
+import scipy
 
 from orfit import validation
 from orfit.store import arithmetic
@@ -78,7 +78,7 @@ class Dynamics:
     def settings(self) -> dict[str, Any]:
         """As arguments; a function is code, which no file holds, and a sparse matrix is as good."""
         plain: dict[str, Any] = {}
-        if self.function is not None or sparse.issparse(self.A):
+        if self.function is not None or hasattr(self.A, "toarray"):
             plain["dynamics"] = "code"
         elif np.ndim(self.A) or self.A != 1:
             plain["dynamics"] = np.asarray(self.A).tolist()
@@ -89,8 +89,8 @@ class Dynamics:
 
 def _square(name: str, dynamics: Any, size: int) -> Any:
     """A, checked, as a copy."""
-    if sparse.issparse(dynamics):
-        A = sparse.csr_array(dynamics, dtype=float, copy=True)
+    if hasattr(dynamics, "toarray"):  # sparse
+        A = scipy.sparse.csr_array(dynamics, dtype=float, copy=True)
         A.sum_duplicates()
         validation.numbers(name, A.data)
     else:

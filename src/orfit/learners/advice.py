@@ -77,13 +77,21 @@ class Columns:
     def waits(self) -> bool:
         return self.rows < ROWS
 
+    @property
+    def left(self) -> int:
+        """How many more rows there must be."""
+        return ROWS - self.rows
+
     def with_rows(self, X: Array) -> "Columns":
         """With more inputs, n×d; inputs of another shape have no columns to compare."""
         if not isinstance(X, np.ndarray) or X.ndim != 2 or not X.size:
             return self
-        largest, rows = np.abs(X).max(axis=0), self.rows + len(X)
+        rows = self.rows + len(X)
+        # No n×p copy, and one new array of p numbers for a single row.
+        one = len(X) == 1
+        largest = np.abs(X[0]) if one else np.maximum(X.max(axis=0), -X.min(axis=0))
         if self.largest.size:
-            largest = np.maximum(largest, self.largest)
+            np.maximum(largest, self.largest, out=largest)
         return Columns(rows, largest, rows < ROWS)
 
     def grown(self, columns: int) -> "Columns":
@@ -97,15 +105,13 @@ class Columns:
 
     def judge(self) -> None:
         """Warn if small columns are hardly learned."""
-        known = np.flatnonzero(self.largest > ROUNDING * self.largest.max())
-        if not len(known):
-            return
-        sizes = self.largest[known].astype(float)
-        least, most = sizes.argmin(), sizes.argmax()
-        if sizes[most] / APART > sizes[least]:
+        most, bound = int(self.largest.argmax()), ROUNDING * self.largest.max()
+        least = int(np.where(self.largest > bound, self.largest, np.inf).argmin())
+        low, high = float(self.largest[least]), float(self.largest[most])
+        if high / APART > low > bound:
             advise(
-                f"column {known[most]} of x reaches {sizes[most]:.1g}, column {known[least]} only "
-                f"{sizes[least]:.1g}: what a small column says is hardly learned. Divide each by "
+                f"column {most} of x reaches {high:.1g}, column {least} only "
+                f"{low:.1g}: what a small column says is hardly learned. Divide each by "
                 "its usual size, so that none is far from 1.",
                 ScaleWarning,
             )

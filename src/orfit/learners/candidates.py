@@ -19,6 +19,7 @@ import numpy as np
 from orfit import validation
 from orfit.core._core import update_scores
 from orfit.growth import Growth
+from orfit.learners.update import Updates
 from orfit.memory.base import StepSettings
 from orfit.state import State
 from orfit.store import LEAST_EXPONENT
@@ -194,15 +195,15 @@ class Candidates:
         if s.noises[0] == 0 and not expected.all():
             largest = float(np.abs(residual[:, ~expected]).max())
             s.unfitted = max(s.unfitted, min(LARGEST, largest))
-        for name in MEANS:
-            setattr(s, name, getattr(s, name).copy())
+        means = [getattr(s, name).copy() for name in MEANS]
         s.scale_rows = update_scores(
             s.scale_rows,
             s.noises,
             np.ascontiguousarray(variance[:, expected].T, float),
             np.ascontiguousarray(innovation[:, expected].transpose(1, 0, 2), float),
-            *(getattr(s, name) for name in MEANS),
+            *means,
         )
+        vars(s).update(zip(MEANS, means, strict=True))
         if count > 1:
             s.chosen = self._best(s)
 
@@ -275,6 +276,21 @@ class Candidates:
         if not s.scale_rows:
             return np.ones(self.columns)
         return np.asarray(s.scale[self.chosen_columns(s)])
+
+    def scales_before(self, s: State, updates: Updates) -> Array:
+        """The scale before each of these rows, which were learned from this state on."""
+        made, noises, rows = np.ones((len(updates), self.columns)), s.noises, s.scale_rows
+        means = [getattr(s, name).copy() for name in MEANS]
+        variance = updates.variance.reshape(-1, 1)
+        roots = np.sqrt(np.where(variance > 0, variance, 1.0))
+        innovation = updates.residual.reshape(made.shape) / roots
+        for i in range(len(made)):
+            if rows:
+                made[i] = means[0]
+            if variance[i] > 0:
+                some = slice(i, i + 1)
+                rows = update_scores(rows, noises, variance[some], innovation[some], *means)
+        return made
 
     def recent(self, s: State) -> tuple[float, float, float]:
         """Of the chosen candidate: S/R, the recent mean of u², the correlation of neighbours."""

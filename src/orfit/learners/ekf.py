@@ -37,7 +37,8 @@ class EKF(Advancing, GainLearner):
 
     With prior = 1, without dynamics and drift, it equals ORFit with unlimited memory for R = 0, and
     `ORFit(noise=R)` for a number R > 0, up to rounding, which a dense P magnifies by P₀/R: for R
-    below 1e-10 P₀ use ORFit. O(p²) time and memory a step; with dynamics or drift, O(p³).
+    below 1e-10 P₀ use ORFit. O(p²) time and memory a step, also with drift; with a matrix or a
+    function as dynamics, O(p³).
 
     Examples:
         >>> learner = orfit.EKF(orfit.Linear(1), noise=1.0, drift=0.1)

@@ -16,7 +16,7 @@ from orfit.learners.learner import Learner, assign, weighted
 from orfit.learners.update import Update, Updates, unweighted_row
 from orfit.memory import Memory
 from orfit.memory.basis_rows import HAVE_ROOTS, KINDS, BasisRows
-from orfit.memory.core_rows import CoreRows
+from orfit.memory.core_rows import CoreRows, Metered
 from orfit.memory.core_rows import Settings as CoreSettings
 from orfit.memory.dense import Dense
 from orfit.memory.dense_rows import DenseRows
@@ -92,9 +92,9 @@ class GainLearner(Learner):
         self._dynamics, checked = dynamics, memory.check_drift(drift, whole.size)
         single = 0.0 if self.candidates.grid else noise
         self._check_settings(memory, single, forgettings, checked)
-        super().__init__(model, w0, memory, meter)
         self._is_plain = type(model) is Linear and model.features is None
         self._drift, self._may_miss = checked, self._labels_may_miss(forgettings, checked)
+        super().__init__(model, w0, memory, meter)
 
     def _labels_may_miss(self, forgettings: tuple[float, ...], drift: Any) -> bool:
         """Whether time passes without labels, so that labels may be missing."""
@@ -193,6 +193,8 @@ class GainLearner(Learner):
     @property
     def forgetting(self) -> float:
         """λ, by which the past fades before each block, as it is used now."""
+        if len(self.candidates.forgettings) == 1:
+            return float(self.candidates.forgettings[0])
         return float(self.candidates.forgettings[self.candidates.forgetting(self._cell.state)])
 
     @forgetting.setter
@@ -281,9 +283,15 @@ class GainLearner(Learner):
             rows.shapes = X.shape[1:], Y.shape[1:]
         return rows
 
+    def _needs_scipy(self, s: State) -> bool:
+        may_wind_up = type(self.memory) is Dense and self.forgetting < 1  # `NEEDS_LIMIT`
+        return may_wind_up or not self._core_learns(s)
+
     def _core_learns(self, s: State) -> bool:
         """Whether the core learns rows: one candidate, a kind of memory that it has, no meter."""
-        if self._probes is not None or len(self.candidates) > 1:
+        if len(self.candidates) > 1:
+            return False
+        if self._probes is not None and (not self._is_plain or self._needs_next_w()):
             return False
         kind = type(self.memory)
         if kind is Dense:
@@ -311,14 +319,23 @@ class GainLearner(Learner):
             None if self._dynamics is None else self._dynamics.A,
             self._moves() and not self._needs_next_w(),
         )
+        rows: CoreRows
         if type(self.memory) is Dense:
-            return DenseRows(s, self.memory, self._lock, settings)
-        return BasisRows(s, self.memory, self._lock, settings, scratch)
+            rows = DenseRows(s, self.memory, self._lock, settings)
+        else:
+            rows = BasisRows(s, self.memory, self._lock, settings, scratch)
+        rows.is_plain = self._is_plain
+        return rows
 
     def _learn_row(self, X: Any, Y: Array, v: Array | None = None) -> Update:
-        rows = self._rows(X, Y)
+        rows = self._rows(X, Y) if v is None or self._probes is None else None
         if rows is None:
             return super()._learn_row(X, Y, v)
+        if self._probes is not None:
+            made = self._learn_chunk(X, Y).first()
+            if self._may_warn:
+                self._review(X, made)
+            return made
         root = 1.0 if v is None else math.sqrt(v[0])
         later = self._next_w(rows)
         gradients, offsets, labels, F = self._core_inputs(rows, X, Y, later)
@@ -356,7 +373,7 @@ class GainLearner(Learner):
         if not self._needs_next_w() or not isinstance(rows, DenseRows) or rows.of["time_updated"]:
             return None
         assert self._dynamics is not None
-        w, A = self._dynamics.moved(self._whole(rows.parameters()), None)
+        w, A = self._moved(self._dynamics, self._whole(rows.parameters()), None)
         rows.set_A(A)
         return rows.as_padded(self._checked_w(w))
 
@@ -364,6 +381,11 @@ class GainLearner(Learner):
         """w as the model has it, for w as a memory carries it."""
         w = w.reshape(self._shape)
         return w if self._origin is None else w + self._origin
+
+    def _moved(self, dynamics: Dynamics, w: Any, u: object) -> tuple[Any, Any]:
+        """The next w, and A. A function of the user's has w as the model has it."""
+        ahead, A = dynamics.moved(self._model.public(w), u)
+        return (np.asarray(ahead) if isinstance(w, np.ndarray) else ahead), A
 
     def _checked_w(self, w: Any) -> Any:
         """w as a memory carries it, after a step in time."""
@@ -374,26 +396,53 @@ class GainLearner(Learner):
 
     def _learn_rows(self, X: Any, Y: Array) -> Updates:
         done, first = 0, []
-        alone = not self.model.linear or self._needs_next_w()
-        while done < len(X) and (done == 0 or self._may_warn or alone):
+        begun = isinstance(self._cell.held, CoreRows)
+        while done < len(X) and (self._learns_alone() or not (begun or done)):
             first.append(self._learn_row(X[done : done + 1], Y[done : done + 1]))
             done += 1
-        parts, size = [Updates.of(first, Y)], max(1, CHUNK // self.model.size)
-        for start in range(done, len(X), size):
-            part = slice(start, start + size)
+        parts = [Updates.of(first, Y)] if first or not len(X) else []
+        while done < len(X):
+            size = len(X) if self._is_plain else max(1, CHUNK // self.model.size)
+            if self._may_warn:  # when columns are judged, other rows are not learned yet
+                size = max(1, min(size, self._columns.left))
+            part = slice(done, done + size)
             parts.append(self._learn_chunk(X[part], Y[part]))
+            if self._may_warn:
+                self._review(X[part], parts[-1].first())
+            done += size
         return parts[0] if len(parts) == 1 else Updates.joined(parts, Y)
 
+    def _learns_alone(self) -> bool:
+        """Whether something is to be done between two rows."""
+        return (
+            not self.model.linear
+            or self._needs_next_w()
+            or (self._may_warn and self._warns_of_updates())
+        )
+
+    def _warns_of_updates(self) -> bool:
+        """Whether `_warn` looks at each update."""
+        return False
+
     def _learn_chunk(self, X: Any, Y: Array) -> Updates:
-        """Learn rows of which the gradients fit into memory."""
+        """Learn rows of which all gradients are computed at once."""
         rows = self._rows(X, Y)
         if rows is None:
             return super()._learn_rows(X, Y)
         gradients, offsets, labels, _ = self._core_inputs(rows, X, Y)
         outputs = [np.empty(Y.shape) for _ in range(3)] + [np.empty(len(Y)) for _ in range(4)]
         done = 0
+        G: Any = None if self._probes is None else self.model.phi(X, X.dtype).T  # type: ignore[attr-defined]
         while done < len(Y):
-            done, code = rows.learn_each(gradients, offsets, labels, outputs, done)
+            if self._probes is not None:
+                rows.add_to_meter()  # if an exception prevented it before
+                waiting = [array[done:] for array in outputs[:3]]
+                rows.metered = Metered(self._probes, G[:, done:], waiting, rows.seen)
+            try:
+                done, code = rows.learn_each(gradients, offsets, labels, outputs, done)
+            finally:
+                rows.add_to_meter()
+                rows.metered = None
             if code == CODES["NEEDS_LIMIT"]:
                 self._cell.held = rows.state()
                 update = super()._learn_row(X[done : done + 1], Y[done : done + 1])
@@ -427,7 +476,8 @@ class GainLearner(Learner):
             outputs = None
         self._check_gradient(labels, G)
         outputs = None if outputs is None else np.ascontiguousarray(outputs, np.float64)
-        return np.ascontiguousarray(G.T), outputs, np.ascontiguousarray(labels, np.float64), F
+        labels = np.ascontiguousarray(labels, np.float64)
+        return np.ascontiguousarray(G.T, self._real), outputs, labels, F
 
     def _make_room(self, rows: CoreRows, code: int, root: float) -> CoreRows:
         """Make room for the row that was refused with this code, or raise its error."""
@@ -447,6 +497,12 @@ class GainLearner(Learner):
         if code == CODES["BAD_GRADIENT"]:
             raise ValueError("the model's gradient is not finite at this datapoint")
         raise ValueError(f"the model's prediction leaves the finite numbers of {self._dtype}")
+
+    def learn_each_with_scale(self, X: object, Y: object) -> tuple[Updates, Array]:
+        """`learn_each`, and `scale` before each row, n×heads; with one candidate."""
+        before = self._read(lambda: self._cell.state)
+        updates = self.learn_each(X, Y)
+        return updates, self.candidates.scales_before(before, updates)
 
     # The step.
 
@@ -593,7 +649,7 @@ class GainLearner(Learner):
     def _move_in_time(self, s: State, dynamics: Dynamics | None, u: object, Q: Any) -> None:
         w, A = self._parameters(s), 1.0
         if dynamics is not None:
-            w, A = dynamics.moved(w, u)
+            w, A = self._moved(dynamics, w, u)
         self.memory.time_update(s, self._checked_w(w), A, Q, self.candidates.noise(s))
 
     def _measured_columns(self, measured: Array) -> Array:
@@ -652,7 +708,7 @@ class GainLearner(Learner):
                 influence = dynamics.influence(u, influence)
             w, more = None, rows.as_padded(influence, np.float64)
         else:
-            next_w, A = dynamics.moved(self._whole(rows.parameters()), u)
+            next_w, A = self._moved(dynamics, self._whole(rows.parameters()), u)
             rows.set_A(A)
             w, more = rows.as_padded(self._checked_w(next_w)), None
         rows.template.settings_changed = True

@@ -135,10 +135,14 @@ class Learner(Stateful, ABC):
         """
         super().__init__()
         self.model, self._model = model, completed(model)
-        start = self._start(w0)
+        start, on_host = self._start(w0), self._model.on_host()
+        on_host = on_host if self.has_parameters else None
+        if on_host is not None:  # NumPy arrays, which the core can use
+            self._model, start = on_host, start.numpy()
         self._own_gradient = self._model.own_gradient  # whether f(x; w) = xᵀw
         self._shape, self._dtype = tuple(start.shape), start.dtype
-        self._limit = largest_allowed(numpy_dtype(start))
+        self._real = numpy_dtype(start)
+        self._limit = largest_allowed(self._real)
         self._probes = self._metered(meter)  # before the memory gets a state
         self.memory = memory
         self._origin = None if memory is None else self._model.origin
@@ -149,10 +153,16 @@ class Learner(Stateful, ABC):
         s.label_shape = () if model.heads is None else (model.heads,)
         if self._probes is not None:
             self._probes.initialize(s)
-        self._cell = Cell(s)
+        self._cell = Cell(s, None if on_host is None else on_host.public)
         if memory is not None:
             memory.belong_to(self._cell)
+        if self._needs_scipy(s):
+            import scipy.linalg  # noqa: F401  # takes 0.1 s, which no row should take
         self._constructed = True
+
+    def _needs_scipy(self, s: State) -> bool:
+        """Whether a row may be computed in Python, by functions of SciPy."""
+        return True
 
     def _new_state(self, start: Any) -> State:
         """The state before the first row, with w = start."""
@@ -214,7 +224,7 @@ class Learner(Stateful, ABC):
     @property
     def w(self) -> Any:
         """The parameters, (p,) or (p, q): a copy, which later steps leave alone."""
-        w = self._read(lambda: self._copied_parameters(self._cell.state))
+        w = self._model.public(self._read(lambda: self._copied_parameters(self._cell.state)))
         if isinstance(w, np.ndarray):
             w.flags.writeable = False  # writing to a copy would have no effect
         return w
@@ -380,6 +390,11 @@ class Learner(Stateful, ABC):
         std: True gives the pair (f, s), s the standard deviation of a label there, and "mean" that
             of f alone, without the noise in the label (`scale` says how that is known).
         """
+        held = self._cell.held
+        if std is False and isinstance(held, Rows):
+            prediction = held.predict(X)
+            if prediction is not None:  # else X is to be converted, or checked
+                return prediction
         if not isinstance(std, bool | np.bool_) and std != "mean":
             raise ValueError(f'std must be True, False or "mean"; it is {std!r}')
         return self._read(self._predicted, X, std)
@@ -399,7 +414,7 @@ class Learner(Stateful, ABC):
         return (F, spread) if std else F
 
     def _predict(self, s: State, X: Any) -> Array:
-        return self.model.predict(self._parameters(s), X)
+        return self._model.predict(self._parameters(s), X)
 
     def _std(self, s: State, X: Any, std: bool | str) -> Any:
         """The standard deviation of predictions, shaped like them; None if std is False."""

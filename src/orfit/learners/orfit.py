@@ -44,7 +44,8 @@ class ORFit(Advancing, GainLearner):
     meter: `orfit.Meter(32)` measures what is forgotten; `learner.meter` returns the estimates.
 
     While the memory has dropped nothing, past predictions of a linear model do not move (lem:step)
-    and w is the interpolator nearest to w0 (thm:implicit_bias). O(m c p) a step.
+    and w is the interpolator nearest to w0 (thm:implicit_bias). A row takes O(m p + m³), a block of
+    n gradients O((m + n) n p), plus a compaction.
 
     Examples:
         >>> learner = orfit.ORFit(orfit.Linear(4), memory=2)
@@ -100,6 +101,9 @@ class ORFit(Advancing, GainLearner):
                 raise ValueError(
                     f'with {name}, noise must be a number > 0, and tail and forgetting not "auto"'
                 )
+
+    def _warns_of_updates(self) -> bool:
+        return bool(self.noise == 0)
 
     def _warn(self, update: Update) -> None:
         super()._warn(update)

@@ -19,7 +19,7 @@ class NTKRLS(GainLearner):
         spanned all p directions w does not change any more.
 
     drift: Q, the covariance of a random walk of w, P ← P/λ + Q before each block: a number for
-        all parameters, p of them, or p×p. O(p³) per step.
+        all parameters, p of them, or p×p.
     meter: see `ORFit`.
 
     With λ < 1, P grows along directions that are not excited. If it becomes so large that its
@@ -27,8 +27,8 @@ class NTKRLS(GainLearner):
     1,300 steps at λ = 0.98), the prior gets its weight back, around the present w, and keeps it
     (`memory/windup.py`). While every row has a direction never seen before, P grows as λ^(-i).
 
-    O(p²) time and memory a step. `ORFit(model, m, noise=1)` is the same in m·p as long as m
-    directions span what was seen, for prior = 1 and λ = 1.
+    O(p²) time and memory a step, also with drift. `ORFit(model, m, noise=1)` is the same in m·p as
+    long as m directions span what was seen, for prior = 1 and λ = 1.
 
     Examples:
         >>> learner = orfit.NTKRLS(orfit.Linear(2), prior=0.5)

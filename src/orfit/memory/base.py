@@ -6,6 +6,7 @@ method takes the state as its argument `s`.
 
 import copy
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,10 +57,15 @@ class Cell:
 
     held: a `State`, or `Rows` of the core, which hold the same numbers in another form; None until
         a memory is used.
+    to_user: converts p-sized arrays to those that a user of the model has; None if they are.
     """
 
-    def __init__(self, state: Any = None) -> None:
-        self.held = state
+    def __init__(self, state: Any = None, to_user: Callable[[Any], Any] | None = None) -> None:
+        self.held, self.to_user = state, to_user
+
+    def public(self, array: Any) -> Any:
+        """A p-sized array as a user of the model has it."""
+        return array if self.to_user is None else self.to_user(array)
 
     @property
     def state(self) -> Any:
@@ -251,7 +257,7 @@ class Memory(ABC):
         """The parameters of its learner, p×q."""
         s = self._current
         assert s is not None, "the memory is not in use yet"
-        return self.parameters(s)
+        return self._cell.public(self.parameters(s))
 
     @property
     def lost(self) -> float:
@@ -291,15 +297,15 @@ class Memory(ABC):
         if s is None:
             self.size = size
             return self.new_state(ops or arithmetic(like), like, columns)
-        self._check_kind(s, like)
-        return State(**vars(s))
+        return self._of_kind(State(**vars(s)), like)
 
     def belong_to(self, cell: Cell) -> None:
         """Share the state of a learner."""
         self._cell, self._owned = cell, True
 
-    def _check_kind(self, s: State, like: Any) -> None:  # noqa: B027
-        """Raise if the state is for arrays of another kind."""
+    def _of_kind(self, s: State, like: Any) -> State:
+        """The draft for arrays of this kind; raises if it is for another."""
+        return s
 
     def _check_size(self, size: int) -> None:
         if self.size is not None and self.size != size:

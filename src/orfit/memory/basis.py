@@ -12,6 +12,7 @@ and ρ = R / (κ + τ). The prior variance is 1 and grows where w drifts: P ← 
 the prior each into another of its kind, exactly.
 """
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -136,18 +137,18 @@ class Basis(Memory):
     def _grow_spectrum(self, s: State, d: BasisDecomposition) -> None:
         """Rotate U to the axes of [[diag(sigma), C], [0, T]] (eq:svd_update).
 
-        The frame has the new directions. Each starts with the energy of the tail.
+        The frame has the new directions. Each starts with the energy of the tail. Axes that
+        `_drop` will drop have a number in sigma, but no direction.
         """
         C, T = d.projection.C, d.projection.T
-        k, r = len(s.sigma), len(T)
-        known = k + r if d.start > 0 else k
-        bordered = np.zeros((k + r, known + C.shape[1]))
-        bordered[range(k), range(k)] = s.sigma
-        bordered[range(k, known), range(k, known)] = math.sqrt(d.start)
-        bordered[:k, known:], bordered[k:, known:] = C, T
-        s.sigma, turn = small_linalg.principal(bordered.T)
+        diagonal = np.append(s.sigma, np.full(len(T), math.sqrt(d.start)))
+        s.sigma, turn = small_linalg.principal(np.vstack([C, T]).T, self._rotated(s), diagonal)
         frame.rotate(s, turn)
-        s.dropped_energy -= d.start * r  # this energy counts as kept again
+        s.dropped_energy -= d.start * len(T)  # this energy counts as kept again
+
+    def _rotated(self, s: State) -> int | None:
+        """How many of the axes along which most was seen `_drop` may keep; None for any of them."""
+        return None
 
     def _check_spectrum(self, s: State) -> None:
         """Raise ValueError if its fields do not fit together."""
@@ -168,13 +169,16 @@ class Basis(Memory):
         self.set_candidates(s, 1)
         return s
 
-    def _check_kind(self, s: State, like: Any) -> None:
+    def _of_kind(self, s: State, like: Any) -> State:
+        if isinstance(like, np.ndarray):
+            s.store = s.store.on_host()
         held = s.store.rows
         if (type(held), held.dtype) != (type(like), like.dtype):
             raise ValueError(
                 f"this memory holds {held.dtype} directions as {type(held).__name__}, "
                 f"not {like.dtype} as {type(like).__name__}"
             )
+        return s
 
     def set_candidates(self, s: State, count: int) -> None:
         s.tail_level, s.tail_dropped = np.zeros(count), np.zeros(count)
@@ -242,9 +246,9 @@ class Basis(Memory):
         else:
             old = self._undamp(s, noises, d.floor, Z[:, :k])
             fresh = np.sqrt(d.share)[:, None, None] * Z[:, k:]
-        along = np.concatenate([old, fresh], axis=1).transpose(1, 0, 2)
-        lengths = np.array([small_linalg.frobenius(along[:, j]) for j in range(len(noises))])
-        along = along.reshape(len(along), len(noises) * Z.shape[2])
+        along = np.concatenate([old, fresh], axis=1)
+        lengths = np.hypot.reduce(along.reshape(len(noises), -1), axis=1)
+        along = along.transpose(1, 0, 2).reshape(along.shape[1], len(noises) * Z.shape[2])
         most = largest_allowed(numpy_dtype(s.store.rows))
         far = lengths.max(initial=0.0) > FAR * most
         if far and not frame.largest_coefficient(s, d.projection, along) < most:
@@ -252,7 +256,7 @@ class Basis(Memory):
         return along, lengths
 
     def absorb_block(self, s: State, d: BasisDecomposition, along: Array | None = None) -> None:
-        frame.append(s, d.projection)
+        frame.append(s, d.projection, self._capacity(s, self.size or 0))
         if along is not None:
             frame.move(s, along)
         self._grow_spectrum(s, d)
@@ -503,6 +507,8 @@ class Basis(Memory):
         s = self._cell.state
         if s is None:
             return arithmetic(G).copy(G)
+        if not isinstance(G, np.ndarray) and isinstance(s.store.rows, np.ndarray):
+            return self._cell.public(self.project(np.asarray(G)))
         rest = frame.subtract(s, G, frame.coordinates(s, G))
         return frame.subtract(s, rest, frame.coordinates(s, rest))
 
@@ -534,7 +540,9 @@ class Basis(Memory):
     def U(self) -> Any:
         """The remembered directions, p×k orthonormal, in the order of `sigma`."""
         s = self._current
-        return np.empty((0, 0)) if s is None else frame.combine(s, self._axes(s)[1])
+        if s is None:
+            return np.empty((0, 0))
+        return self._cell.public(frame.combine(s, self._axes(s)[1]))
 
     @property
     def sigma(self) -> Array:
@@ -621,6 +629,7 @@ def checked_weights(name: str, returned: Any, sigma: Array, m: int) -> Array:
     return weights
 
 
+@functools.cache
 def room_for(m: int, size: int) -> int:
     """How many rows to store for m directions.
 
@@ -629,6 +638,7 @@ def room_for(m: int, size: int) -> int:
     return int(m + max(8, int(2.5 * m**0.5), min(BLOCK, L1_NUMBERS // max(1, size))))
 
 
+@functools.cache
 def capacity_of(room: int, size: int) -> int:
     """There are never many more rows than dimensions."""
     return min(room, size + 8)

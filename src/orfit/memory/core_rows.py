@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from orfit.core._core import Rows
+from orfit.meter import Probes
 from orfit.state import State
 from orfit.store.host import padded
 from orfit.validation import Array
@@ -34,16 +35,30 @@ def block_of(size: int) -> Array:
     return block
 
 
+class Metered(NamedTuple):
+    """Rows for the meter.
+
+    G: p×n. outputs: prediction, residual, and what was left of it. seen: rows learned before these.
+    """
+
+    probes: Probes
+    G: Array
+    outputs: list[Array]
+    seen: int
+
+
 class CoreRows(Rows):
     """A struct of core.h, `of`, and the blocks to which it points.
 
-    template: the state from which the struct was made. shapes: of an input and of a label.
+    template: the state from which the struct was made; the meter's numbers are there. shapes: of an
+    input and of a label. metered: rows that the meter has not got yet, as far as they are learned.
     """
 
     of: Array
     block: Array
     template: State
     shapes: tuple[Any, Any]
+    metered: Metered | None = None
 
     @property
     def input_shape(self) -> Any:
@@ -72,16 +87,31 @@ class CoreRows(Rows):
 
     def state(self) -> State:
         """The numbers as a state. Its p-sized arrays are valid until the next row."""
-        if self.exported is None:
-            s = State(**vars(self.template))
-            s.seen = self.seen
-            if s.seen:
-                s.input_shape, s.label_shape = self.shapes
-            self._copy_out(s)
-            self._copy_scores_out(s)
-            self.exported = s
-        made: State = self.exported
+        with self.lock:  # rows may run in another thread
+            self.add_to_meter()
+            if self.exported is None:
+                s = State(**vars(self.template))
+                s.seen = self.seen
+                if s.seen:
+                    s.input_shape, s.label_shape = self.shapes
+                self._copy_out(s)
+                self._copy_scores_out(s)
+                self.exported = s
+            made: State = self.exported
         return made
+
+    def add_to_meter(self) -> None:
+        """Add the rows of `metered` that were learned to the meter; the others stay there."""
+        if self.metered is None:
+            return
+        probes, G, outputs, before = self.metered
+        n, s = self.seen - before, State(**vars(self.template))
+        if not n:
+            return
+        prediction, residual, left = (A[:n].reshape(n, probes.heads) for A in outputs)
+        probes.add_each(s, G[:, :n], prediction + residual - left, left)
+        rest = Metered(probes, G[:, n:], [A[n:] for A in outputs], before + n)
+        vars(self).update(template=s, metered=rest)
 
     @abstractmethod
     def parameters(self) -> Array:

@@ -7,7 +7,7 @@ update is as accurate as that of a square root, D stays ≥ 0, and R = 0 is allo
 import math
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from orfit.validation import Array
 
@@ -49,7 +49,7 @@ def updated(rows: Array, D: Array, g: Array, noise: float) -> tuple[Array, Array
 def factored(L: Array) -> tuple[Array, Array]:
     """The factors of L Lᵀ, for L (p×m), which may be singular. O(p² m)."""
     p = len(L)
-    triangle = linalg.qr(L[::-1].T, mode="r", check_finite=False)[0][:p]
+    triangle = scipy.linalg.qr(L[::-1].T, mode="r", check_finite=False)[0][:p]
     rows, D = np.zeros((p, p)), np.zeros(p)
     rows[p - len(triangle) :] = triangle[::-1, ::-1]
     pivots = np.diagonal(rows).copy()
@@ -82,7 +82,7 @@ def factored_covariance(P: Array) -> tuple[Array, Array]:
     """The factors of P, whose lower triangle counts, by Cholesky with pivots."""
     deviations = np.sqrt(np.diagonal(P))
     scale = np.where(deviations > 0, deviations, 1.0)
-    L, pivots, rank, _ = linalg.lapack.dpstrf(P / np.outer(scale, scale), lower=1)
+    L, pivots, rank, _ = scipy.linalg.lapack.dpstrf(P / np.outer(scale, scale), lower=1)
     made = np.zeros((len(P), rank))
     made[pivots - 1] = np.tril(L)[:, :rank]
     return factored(scale[:, None] * made)

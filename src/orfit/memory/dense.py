@@ -4,7 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from orfit import small_linalg, validation
 from orfit.growth import Growth, refuse
@@ -65,8 +65,8 @@ class Dense(Memory):
             if not symmetric(self.prior):
                 raise ValueError("prior must be symmetric")
             try:
-                linalg.cholesky(self.prior)
-            except linalg.LinAlgError:
+                scipy.linalg.cholesky(self.prior)
+            except scipy.linalg.LinAlgError:
                 raise ValueError("prior must be positive definite") from None
         elif not (self.prior > 0).all():
             raise ValueError(f"prior must be positive; its least value is {self.prior.min():g}")
@@ -80,10 +80,10 @@ class Dense(Memory):
             least = self.prior.min()
         else:
             # Π = A Aᵀ, so P₀ = A⁻ᵀ A⁻¹.
-            A = linalg.cholesky(self.prior, lower=True)
-            L = linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
+            A = scipy.linalg.cholesky(self.prior, lower=True)
+            L = scipy.linalg.solve_triangular(A, np.eye(size), lower=True, trans="T")
             rows, D = covariance.factored(L)
-            least = linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
+            least = scipy.linalg.eigvalsh(self.prior, subset_by_index=[0, 0])[0]
         self._prior_width = float(1 / np.sqrt(least))
         w = ops.convert(like, np.zeros((size, columns)))
         s = State(w=w, parameter_bound=0.0, P=rows, D=D, is_root=True)
@@ -245,7 +245,7 @@ class Dense(Memory):
     def as_rows(self, s: State, moved: Any, noise: float) -> SufficientRows:
         """With Π = A Aᵀ, P = A⁻ᵀ K Kᵀ A⁻¹, K = W diag(g) Zᵀ: gradients A W diag(R (g⁻² − 1))^½."""
         ops, A = arithmetic(s.w), self._root_of_prior()
-        W, g, _ = linalg.svd(A.T @ self._root(s))
+        W, g, _ = scipy.linalg.svd(A.T @ self._root(s))
         with np.errstate(divide="ignore"):
             gamma = np.sqrt(noise * np.maximum((1 - g) * (1 + g), 0.0)) / g
         check_finite("what was seen, relative to the prior,", gamma)
@@ -255,7 +255,7 @@ class Dense(Memory):
     def _root_of_prior(self) -> Array:
         """A, p×p, with Π = A Aᵀ."""
         if self.prior.ndim == 2:
-            return np.asarray(linalg.cholesky(self.prior, lower=True))
+            return np.asarray(scipy.linalg.cholesky(self.prior, lower=True))
         return np.asarray(np.sqrt(self.prior) * np.eye(self.size or 0))
 
     def remove(
@@ -268,7 +268,7 @@ class Dense(Memory):
         d, eps = self.decompose(s, G, plain_settings(noise)), float(np.finfo(numpy_dtype(s.w)).eps)
         if not len(d.T):  # all gradients are zero
             return
-        W, singular, Vt = linalg.svd(d.T, full_matrices=False)
+        W, singular, Vt = scipy.linalg.svd(d.T, full_matrices=False)
         a = singular / math.sqrt(noise)
         gap = (1 - a) * (1 + a)
         L = self._root(s)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from orfit.core._core import Lock
 from orfit.core.layout import DENSE
@@ -54,7 +53,9 @@ class DenseRows(CoreRows):
 
     def set_A(self, A: Any) -> None:
         """The matrix of the next step in time, or a number."""
-        self.A = None if np.ndim(A) == 0 else as_rows(A.toarray().T if sparse.issparse(A) else A.T)
+        if np.ndim(A) == 2:
+            A = A.toarray() if hasattr(A, "toarray") else A  # a sparse matrix
+        self.A = as_rows(A.T) if np.ndim(A) == 2 else None
         self.of["number_A"] = A if self.A is None else 0.0
         self.of["columns_of_A"] = 0 if self.A is None else self.A.ctypes.data
 

@@ -4,7 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack
+import scipy
 
 from orfit import validation
 from orfit.validation import Array
@@ -43,7 +43,7 @@ def drift_root(drift: Any, size: int) -> Array:
         np.fill_diagonal(S, np.sqrt(drift))
         return S
     # Cholesky with pivoting ends where what is left of Q is rounding.
-    factor, pivots, rank, _ = lapack.dpstrf(drift, lower=1)
+    factor, pivots, rank, _ = scipy.linalg.lapack.dpstrf(drift, lower=1)
     S = np.zeros((size, rank), order="F")
     S[pivots - 1] = np.tril(factor)[:, :rank]
     return S

@@ -13,6 +13,7 @@ All functions take a `State` with the fields store, W, M, shift, history, compac
 parameter_bound. Functions that change a state are given a draft (see `state.py`).
 """
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +36,8 @@ NEARLY_ORTHONORMAL = 1e-5
 # rounding grows by this factor, and gradients that come later would multiply it.
 LONGEST_SUBTRACTED = 8.0
 
-# A compaction rounds the rows, and the recursion for M does not see it. So M is recomputed
-# after every second compaction, or more rarely if there are many directions (cost k² p).
+# A compaction rounds the rows, and the recursion for M does not see it. So M is recomputed if that
+# may matter, and after every second compaction, or more rarely for many directions (cost k² p).
 DIRECTIONS_PER_COMPACTION = 16
 
 # A rotation rounds W. The second projection of a gradient shows how far WMWᵀ is from I; beyond this
@@ -75,6 +76,7 @@ class Projection(NamedTuple):
     w_is_off: bool
 
 
+@functools.cache
 def largest_amplification(dtype: np.dtype[Any]) -> float:
     """By how many eps a direction that is known by its coefficients alone may be off."""
     return ORTHONORMAL[dtype] / float(np.finfo(dtype).eps)
@@ -218,26 +220,30 @@ def orthonormalize(
     return Q, T, grown
 
 
-def append(s: State, projection: Projection) -> None:
-    """U ← [U O]."""
+def append(s: State, projection: Projection, capacity: int | None = None) -> None:
+    """U ← [U O]. Rows beyond the capacity are not copied: a compaction has to follow."""
     r, stored, new = len(projection.T), s.W.shape[1], projection.new
     if projection.w_is_off:
         s.W = corrected(s.W, s.M)
     s.history = projection.history
     if not r:
         return
-    s.store = s.store.append(new.G / s.store.ops.convert(new.G, new.lengths))
-    if s.store.capacity > len(s.M):
-        M = np.empty((s.store.capacity, s.store.capacity))
+    end, k, K, lengths = stored + r, len(s.W), projection.K, new.lengths
+    if capacity is None or end <= capacity:
+        s.store = s.store.append(new.G / s.store.ops.convert(new.G, lengths))
+        lengths = np.ones(r)
+    else:
+        s.store = s.store.beside(new.G)
+    if max(end, s.store.capacity) > len(s.M):
+        M = np.empty((max(end, s.store.capacity),) * 2)
         M[:stored, :stored] = s.M[:stored, :stored]
         s.M = M
     # Behind the part of M that the state before uses.
-    end = stored + r
-    s.M[stored:end, :stored], s.M[:stored, stored:end] = new.rows, new.rows.T
-    s.M[stored:end, stored:end] = new.square
-    k, K = len(s.W), projection.K
+    products = new.rows * lengths[:, None]
+    s.M[stored:end, :stored], s.M[:stored, stored:end] = products, products.T
+    s.M[stored:end, stored:end] = new.square * np.outer(lengths, lengths)
     W = np.zeros((k + r, end))
-    W[:k, :stored], W[k:, :stored], W[k:, stored:] = s.W, -product(K, projection.A), K
+    W[:k, :stored], W[k:, :stored], W[k:, stored:] = s.W, -product(K, projection.A), K / lengths
     s.W, s._w = W, None
     s.shift = np.hstack([s.shift, np.zeros((len(s.shift), r))])
 
@@ -323,38 +329,22 @@ def replace(s: State, U: Any) -> None:
 
 
 def compact(s: State, capacity: int) -> None:
-    """Fold s rows into k = rank rows of a buffer of this capacity.
-
-    With W = (W₁, W₂) for kept and removed rows, W₁ Q₁ + W₂ Q₂ = W₁ (Q₁ + Y Q₂), Y = W₁⁻¹ W₂. An
-    elimination with pivots finds which rows to remove, such that Y is small. If directions would
-    become long combinations all the same, U itself is written out.
-    """
-    k, stored = s.W.shape
+    """Q ← U in a buffer of this capacity, and base ← base + shift Q."""
+    (k, stored), W = s.W.shape, s.W
     M = s.M[:stored, :stored]
-    lengths = np.sqrt(np.diag(M))
-    most = largest_amplification(numpy_dtype(s.store.rows))
-    order, Y = small_linalg.eliminate(s.W * lengths)
-    kept = removed = None
-    if Y is not None:
-        kept, removed = np.sort(order[:k]), order[k:]
-        Y = Y[np.argsort(order[:k])] * lengths[kept][:, None] / lengths[removed]
-        W = np.ascontiguousarray(s.W[:, kept])  # BLAS rounds by the order in memory
-        half = M[np.ix_(kept, removed)] + 0.5 * product(Y, M[np.ix_(removed, removed)])
-        half = product(half, Y.T)
-        new_M = M[np.ix_(kept, kept)] + half + half.T
-        if not (((W * W) @ np.diag(new_M)) <= most).all():
-            kept = None
-    if kept is None or removed is None or Y is None:
-        kept, removed, Y = np.full(k, -1), np.arange(stored), s.W
-        W, new_M = np.eye(k), product(product(s.W, M), s.W.T)
-    s.store = s.store.compact(kept, removed, Y, s.shift, capacity)
+    amplification = ((W * W) @ np.diagonal(M)).max(initial=0.0)  # of rounding: its square
+    s.store = s.store.compact(W, s.shift, capacity)
     s.compactions += 1
-    if s.compactions % max(2, k // DIRECTIONS_PER_COMPACTION) == 0:
-        new_M = s.store.ops.gram(s.store.Q)
-        W = corrected(W, new_M)
-    s.W, s.shift, s._w = W, np.zeros((len(s.shift), k)), None
+    due = s.compactions % max(2, k // DIRECTIONS_PER_COMPACTION) == 0
+    if due or amplification > MEASURABLE_LOSS * largest_amplification(numpy_dtype(s.store.rows)):
+        M = s.store.ops.gram(s.store.Q)
+        s.W = corrected(np.eye(k), M)
+    else:
+        M = product(product(W, M), W.T)
+        s.W = np.eye(k)
+    s.shift, s._w = np.zeros((len(s.shift), k)), None
     s.M = np.empty((capacity, capacity))
-    s.M[:k, :k] = new_M
+    s.M[:k, :k] = M
 
 
 def corrected(W: Array, M: Array) -> Array:

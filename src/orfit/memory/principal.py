@@ -40,6 +40,9 @@ class Principal(Bounded):
         """The m directions along which most was seen."""
         return np.arange(m)
 
+    def _rotated(self, s: State) -> int | None:
+        return self._limit(s) if self.has_tail else None
+
     def _drop(self, s: State, d: BasisDecomposition) -> None:
         sigma = s.sigma
         super()._drop(s, d)

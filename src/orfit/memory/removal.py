@@ -9,7 +9,7 @@ rounding matters little; where it is one, to rounding, the direction goes with t
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from orfit import small_linalg
 from orfit.validation import Array
@@ -56,7 +56,7 @@ def _above(
     h = np.hypot(sigma, np.sqrt(floor))
     if not (h > 0).all():
         return None
-    W, a, _ = linalg.svd(Z / h[:, None], full_matrices=False)
+    W, a, _ = scipy.linalg.svd(Z / h[:, None], full_matrices=False)
     gap = (1 - a) * (1 + a)
     error = SLACK * eps * (1 + length * (np.abs(W) / h[:, None]).sum(axis=0))
     gone = np.abs(gap) <= CERTAIN * error if floor == 0 else np.zeros(len(gap), bool)

@@ -7,7 +7,7 @@ The first floor is 0. A new gradient and a dropped vector each take O(k²).
 from collections.abc import Callable
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from orfit import small_linalg
 from orfit.memory import frame
@@ -84,7 +84,7 @@ def solve(H: Array, B: Array, transposed: bool = False) -> Array:
     """H⁻¹ B or H⁻ᵀ B. SciPy 1.11 refuses matrices without rows."""
     if not len(H):
         return B
-    return np.asarray(linalg.solve_triangular(H, B, trans="T" if transposed else "N"))
+    return np.asarray(scipy.linalg.solve_triangular(H, B, trans="T" if transposed else "N"))
 
 
 def change(s: State, update: Callable[[Array, float], Array]) -> None:

@@ -15,7 +15,7 @@ start, two or three times at λ = 0.9 and p = 100.
 import math
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from orfit import small_linalg
 from orfit.state import State
@@ -69,7 +69,7 @@ def limited(s: State, L: Array, G: Array, norms: Array, prior: float, limit: flo
 
 def _clipped(L: Array, bound: float) -> Array:
     """L with no singular value above the bound."""
-    W, s, Vt = linalg.svd(L)
+    W, s, Vt = scipy.linalg.svd(L)
     return np.asarray((W * np.minimum(s, bound)) @ Vt)
 
 
@@ -79,7 +79,7 @@ def _held(L: Array, bound: float) -> Array:
     To add a weight to P⁻¹ everywhere, by a Cholesky factor, would take a fifth; but then the
     rows that still come would be learned by smaller steps, too.
     """
-    squares, V = linalg.eigh(L.T @ L, driver="evd", check_finite=False)
+    squares, V = scipy.linalg.eigh(L.T @ L, driver="evd", check_finite=False)
     wide = slice(int(np.searchsorted(squares, bound**2)), None)
     shorter = V[:, wide] * (1 - bound / np.sqrt(squares[wide]))
     return np.asarray(L - (L @ shorter) @ V[:, wide].T)

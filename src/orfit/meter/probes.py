@@ -42,7 +42,10 @@ class Probes:
         """Add gradients (p×n) that were learned, Gᵀw after it, and y − f (n×q)."""
         G = arithmetic(G).to_numpy(G)
         count, n = s.meter_waiting.shape[1], G.shape[1]
-        if count + n <= WAITING:
+        if count + n > WAITING >= n:
+            self._add_waiting(s)
+            count = 0
+        if n <= WAITING:
             if s._meter_buffer is None:
                 s._meter_buffer = np.zeros((len(s.meter_sums), WAITING), order="F")
                 s._meter_buffer[:, :count] = s.meter_waiting
@@ -53,6 +56,29 @@ class Probes:
             s.meter_sums = self._whole(s, G, along, left)
             s.meter_waiting, s._meter_buffer = s.meter_waiting[:, :0], None
         s.meter_gradients += n
+
+    def add_each(self, s: State, G: Array, along: Array, left: Array) -> None:
+        """Add gradients one after another: the sums are as if each had come alone."""
+        count, n = s.meter_waiting.shape[1], G.shape[1]
+        if count + n <= WAITING:
+            self.add(s, G, along, left)
+            return
+        columns = np.zeros((len(s.meter_sums), count + n), order="F")
+        columns[:, :count] = s.meter_waiting
+        self._put(columns[:, count:], G, along, left)
+        bounded, Z, added = _bounded(columns), s.meter_sums, (count + n - 1) // WAITING * WAITING
+        signs_of_them = self._signs(s.meter_gradients - count, added)
+        for start in range(0, added, WAITING):
+            some = slice(start, start + WAITING)
+            Z = Z + HOST.combine(bounded[:, some], signs_of_them[some])
+        s.meter_sums, s.meter_waiting = Z, columns[:, added:].copy(order="F")
+        s._meter_buffer = None
+        s.meter_gradients += n
+
+    def _add_waiting(self, s: State) -> None:
+        """Add what waits to the sums."""
+        s.meter_sums = self._whole(s, np.empty((self.size, 0)), NOTHING, NOTHING)
+        s.meter_waiting, s._meter_buffer = s.meter_waiting[:, :0], None
 
     def read(self, s: State, w: Any) -> Readings:
         """How far predictions have moved, and are off, with the parameters w, p×q, as carried."""
@@ -113,9 +139,9 @@ class Probes:
 
     def merge(self, s: State, other: "Probes", theirs: State) -> None:
         """Add what another has summed, of gradients of its own."""
-        none = np.empty((self.size, 0)), NOTHING, NOTHING
-        s.meter_sums = self._whole(s, *none) + other._whole(theirs, *none)
-        s.meter_waiting = s.meter_waiting[:, :0]
+        nothing = np.empty((self.size, 0)), NOTHING, NOTHING
+        self._add_waiting(s)
+        s.meter_sums = s.meter_sums + other._whole(theirs, *nothing)
         s.meter_gradients += theirs.meter_gradients
         s.meter_seeds = tuple(sorted({*s.meter_seeds, *theirs.meter_seeds}))
 

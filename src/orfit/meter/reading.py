@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import chdtri
+import scipy
 
 from orfit.validation import Array
 
@@ -66,7 +66,7 @@ class Reading:
 @functools.lru_cache(16)
 def _ends(degrees: float) -> tuple[float, float]:
     """Of the interval of a mean of so many squares that is found to be 1."""
-    low, high = degrees / chdtri(degrees, [OUTSIDE, 1 - OUTSIDE])
+    low, high = degrees / scipy.special.chdtri(degrees, [OUTSIDE, 1 - OUTSIDE])
     return float(low), float(high)
 
 

@@ -74,6 +74,12 @@ class CompleteModel(Model, Protocol):
     def sync(self, w: Any) -> None:
         """Write w into the module that the model is made of."""
 
+    def on_host(self) -> Any:
+        """For models of other arrays: the same of NumPy arrays that share their memory, or None."""
+
+    def public(self, w: Any) -> Any:
+        """p-sized arrays as a user of the model has them."""
+
 
 class Defaults:
     """The members that most models need not think about."""
@@ -94,10 +100,16 @@ class Defaults:
     def sync(self, w: Any) -> None:
         raise ValueError(f"{self!r} has no module to write w into; w is learner.w")
 
+    def on_host(self) -> Any:
+        return None
+
+    def public(self, w: Any) -> Any:
+        return w
+
 
 MEMBERS = ("size", "heads", "input_shape", "linear", "initial", "predict", "linearize", "settings")
 MODULE = "torch.nn.modules.module.Module"
-OPTIONAL = ("accept", "observe", "origin", "affine", "own_gradient", "sync")
+OPTIONAL = ("accept", "observe", "origin", "affine", "own_gradient", "sync", "on_host", "public")
 
 
 class Completed(Defaults):

@@ -99,6 +99,10 @@ class TorchModel(Defaults):
 
     # What a learner asks of a model.
 
+    def on_host(self) -> "OnHost | None":
+        """The same model of NumPy arrays; None if its parameters are not on the CPU."""
+        return OnHost(self) if self._start.device.type == "cpu" else None
+
     def initial(self) -> Tensor:
         return self._start
 
@@ -323,6 +327,43 @@ class TorchModel(Defaults):
         if (values == 1).all():
             return None
         return torch.as_tensor(1 / np.sqrt(values), dtype=like.dtype, device=like.device)
+
+
+class OnHost(Defaults):
+    """A `TorchModel` on the CPU, with w and gradients as NumPy arrays that share its memory."""
+
+    def __init__(self, model: TorchModel) -> None:
+        self.accept, self.settings = model.accept, model.settings
+        self.linear, self.heads, self.input_shape = model.linear, None, None
+        self.model, self.size = model, model.size
+        self.origin = None if model.origin is None else model.origin.numpy()
+
+    def public(self, w: Array) -> Tensor:
+        return torch.from_numpy(w)
+
+    def initial(self) -> Array:
+        return self.model.initial().numpy()
+
+    def predict(self, w: Array, X: Tensor) -> Array:
+        return self.model.predict(self.public(w), X)
+
+    def linearize(self, w: Array, X: Tensor) -> tuple[Array, Array]:
+        F, G = self.model.linearize(self.public(w), X)
+        return F, G.numpy()
+
+    def observe(self, w: Array, X: Tensor, Y: Array) -> tuple[Array, Array, Array]:
+        F, residual, G = self.model.observe(self.public(w), X, Y)
+        return F, residual, G.numpy()
+
+    def affine(self, X: Tensor, Y: Array) -> tuple[Array, Array, Array]:
+        F, labels, G = self.model.affine(X, Y)
+        return F, labels, G.numpy()
+
+    def sync(self, w: Array) -> None:
+        self.model.sync(self.public(w))
+
+    def __repr__(self) -> str:
+        return repr(self.model)
 
 
 def _chunks(count: int, most: int) -> int | None:

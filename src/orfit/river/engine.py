@@ -105,8 +105,11 @@ class Engine:
 
     def predict(self, x: Mapping[Any, Any]) -> Any:
         """f(x) for each head, of which there is at least one; None before the first row."""
-        if self.learner is None:
+        learner = self.learner
+        if learner is None:
             return None
+        if len(learner.candidates) == 1:  # then the learner is fast, and w need not be copied
+            return learner.predict(self._phi(x)) + self._offset
         return self._phi(x) @ self._parameters() + self._offset
 
     def predict_std(self, x: Mapping[Any, Any]) -> Any:

@@ -1,5 +1,6 @@
 """What the regressor and the classifier share: parameters, validation, saving."""
 
+import operator
 import os
 from dataclasses import asdict
 from typing import Any
@@ -16,12 +17,25 @@ from orfit.sklearn.setup import Setup
 from orfit.validation import DTYPES, Array
 
 SEEDS = 2**31 - 1
+FEW = 16  # rows, for which the checks of scikit-learn would take most of the time
+NAMES = (
+    "memory",
+    "noise",
+    "forgetting",
+    "features",
+    "n_components",
+    "gamma",
+    "fit_intercept",
+    "dtype",
+    "random_state",
+)
 
 
 class Estimator(BaseEstimator):
     """An estimator on a `Learned`."""
 
     _amounts = True  # whether targets have units
+    _checked: tuple[Any, ...] = ()  # the parameters when they were checked last
     n_features_in_: int
 
     def __init__(
@@ -63,7 +77,8 @@ class Estimator(BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Without `updates_`, which are as long as the last call's rows."""
         state: dict[str, Any] = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "updates_"}
+        left_out = "updates_", "_checked"
+        return {name: value for name, value in state.items() if name not in left_out}
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._began
@@ -84,6 +99,9 @@ class Estimator(BaseEstimator):
 
     def _check_settings(self) -> None:
         """Raise where a parameter is no longer what rows so far were learned with."""
+        present = tuple([getattr(self, name) for name in NAMES])
+        if len(self._checked) == len(present) and all(map(operator.is_, present, self._checked)):
+            return
         began, given = self._learned.scaled.settings, self.get_params()
         seed, dtype = given.pop("random_state"), given.pop("dtype")
         given |= {"seed": began.seed, "dtype": began.dtype}
@@ -99,6 +117,21 @@ class Estimator(BaseEstimator):
                     f"{said} was set after rows had been learned, and partial_fit cannot change "
                     "what they were learned with: set it back, or call fit to begin anew"
                 )
+        if not any(isinstance(value, np.ndarray) for value in present):  # which can change
+            self._checked = present
+
+    def _is_common(self, X: Any) -> bool:
+        """Whether these are a few rows of the common kind, which scikit-learn would not change."""
+        return (
+            type(X) is np.ndarray
+            and X.ndim == 2
+            and 0 < len(X) <= FEW
+            and X.shape[1] == getattr(self, "n_features_in_", None)
+            and X.dtype in DTYPES
+            and X.flags.c_contiguous
+            and not hasattr(self, "feature_names_in_")
+            and validation.finite(X)
+        )
 
     def _inputs(self, X: Any, **settings: Any) -> Any:
         """X, or X and y, as scikit-learn checks them: names and number of columns, too."""
@@ -138,7 +171,8 @@ class Estimator(BaseEstimator):
 
     def _predicted(self, X: Any, std: bool = False) -> tuple[Array, Array | None]:
         check_is_fitted(self)
-        F, spread = self._learned.scaled.predict(self._inputs(X, reset=False), std)
+        X = X if self._is_common(X) else self._inputs(X, reset=False)
+        F, spread = self._learned.scaled.predict(X, std)
         dtype = self._learned.scaled.settings.dtype
         return F.astype(dtype), None if spread is None else spread.astype(dtype)
 

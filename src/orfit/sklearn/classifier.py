@@ -108,9 +108,22 @@ class ORFitClassifier(ClassifierMixin, Estimator):
         ordered = heads[np.argsort(self._heads)]
         return ordered[1:] - ordered[:1] if len(ordered) == 2 else ordered
 
+    def _known(self, y: Any) -> Array | None:
+        """1 for the class of each row, 0 for others; None unless all are known, in an array."""
+        heads = self._heads
+        if type(y) is not np.ndarray or y.ndim != 1 or y.dtype.kind != heads.dtype.kind:
+            return None
+        found = y[:, None] == heads
+        return found.astype(np.float64) if found.any(axis=1).all() else None
+
     def _update(
         self, X: Any, y: Any, classes: Any, sample_weight: Any, anew: bool
     ) -> "ORFitClassifier":
+        if not anew and classes is None and self._is_common(X):
+            known = self._known(y)
+            if known is not None and len(known) == len(X):
+                self._learn(X, known, sample_weight, len(self._heads), anew, self._heads)
+                return self
         X, y = self._inputs(X, y=y, reset=anew)
         check_classification_targets(y)
         heads = np.array([], np.asarray(y).dtype) if anew else self._heads

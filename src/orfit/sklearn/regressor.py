@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
+from orfit import validation
 from orfit.sklearn.base import Estimator
-from orfit.validation import Array
+from orfit.validation import DTYPES, Array
 
 
 class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):
@@ -79,7 +80,8 @@ class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         return self._learned.scaled.learner.model.heads is None
 
     def _update(self, X: Any, y: Any, sample_weight: Any, anew: bool) -> "ORFitRegressor":
-        X, y = self._inputs(X, y=y, reset=anew, multi_output=True, y_numeric=True)
+        if anew or not (self._is_common(X) and self._is_target(y, len(X))):
+            X, y = self._inputs(X, y=y, reset=anew, multi_output=True, y_numeric=True)
         heads = None if y.ndim == 1 else y.shape[1]
         if not anew and heads != self._learned.scaled.learner.model.heads:
             before = "(n,)" if self._single else f"(n, {len(self.intercept_)})"
@@ -87,6 +89,18 @@ class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
         self._learn(X, Y, sample_weight, heads, anew)
         return self
+
+    @staticmethod
+    def _is_target(y: Any, rows: int) -> bool:
+        """Whether these are targets of the common kind, which scikit-learn would not change."""
+        return (
+            type(y) is np.ndarray
+            and y.ndim in (1, 2)
+            and len(y) == rows
+            and y.size > 0
+            and y.dtype in DTYPES
+            and validation.finite(y)
+        )
 
     def _shaped(self, F: Array) -> Array:
         return F[:, 0] if self._single else F

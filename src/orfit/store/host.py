@@ -13,8 +13,7 @@ import math
 from typing import Any
 
 import numpy as np
-from scipy import linalg
-from scipy.linalg import blas
+import scipy
 
 from orfit import validation
 from orfit.core._core import gemm
@@ -26,11 +25,12 @@ ROUNDING = 100.0
 
 LEAST_EXPONENT, LARGEST_EXPONENT = -1074, 1024  # binary exponents, as np.frexp returns them
 CACHE_LINE = 64  # bytes
-BLOCK = 1 << 17  # numbers that a compaction processes at a time, so that they stay in the cache
 
-GEMM = {np.dtype(np.float32): blas.sgemm, np.dtype(np.float64): blas.dgemm}
-DOT = {np.dtype(np.float32): blas.sdot, np.dtype(np.float64): blas.ddot}
-SYRK = {np.dtype(np.float32): blas.ssyrk, np.dtype(np.float64): blas.dsyrk}
+
+def dot_of(dtype: np.dtype[Any]) -> Any:
+    """BLAS's inner product of vectors of this dtype."""
+    return scipy.linalg.blas.ddot if dtype == np.float64 else scipy.linalg.blas.sdot
+
 
 # Lengths whose squares, and sums of them, are inside the range of the dtype.
 SAFE = {
@@ -75,20 +75,25 @@ def padded(rows: int, size: int, dtype: Any) -> Array:
     length = rows * stride * np.dtype(dtype).itemsize
     memory = np.empty(length + CACHE_LINE, np.uint8)
     begin = -memory.ctypes.data % CACHE_LINE
-    made: Array = memory[begin : begin + length].view(dtype).reshape(rows, stride)
-    return made
+    return np.asarray(memory[begin : begin + length].view(dtype).reshape(rows, stride))
 
 
 class Store:
     """Q (s×p, the stored rows) and base (q×p): the state of a memory that has p numbers per row.
 
     A store is a value: `append` and `compact` return a new store. `append` writes behind the last
-    row of a buffer that both share, and `compact` writes into a new buffer.
+    row of a buffer that both share, and `compact` writes into a new buffer. Rows of a block that do
+    not fit may stay where they are until they are compacted (`beside`).
     """
 
-    def __init__(self, ops: "Arithmetic", rows: Any, stored: int, base: Any) -> None:
-        """ops: the arithmetic. rows: the buffer, capacity×p."""
-        self.ops, self.rows, self.stored, self.base = ops, rows, stored, base
+    def __init__(
+        self, ops: "Arithmetic", rows: Any, stored: int, base: Any, beside: Any = None
+    ) -> None:
+        """ops: the arithmetic. rows: the buffer, capacity×p. beside: further rows as columns."""
+        self.ops, self.rows, self.base, self.capacity = ops, rows, base, len(rows)
+        held, more = rows[:stored].T, 0 if beside is None else beside.shape[1]
+        self._parts = (held, beside) if more else (held,)
+        self.stored = stored + more
 
     @classmethod
     def new(cls, ops: Any, like: Any, capacity: int, columns: int) -> "Store":
@@ -100,11 +105,7 @@ class Store:
     @property
     def Q(self) -> Any:
         """The stored rows as columns, p×s."""
-        return self.rows[: self.stored].T
-
-    @property
-    def capacity(self) -> int:
-        return len(self.rows)
+        return self.ops.side_by_side(self._parts) if len(self._parts) > 1 else self._parts[0]
 
     # The five operations.
 
@@ -124,43 +125,54 @@ class Store:
         made.rows[self.stored : stored] = N.T
         return Store(self.ops, made.rows, stored, self.base)
 
-    def compact(
-        self, kept: Array, removed: Array, Y: Array, shift: Array, capacity: int
-    ) -> "Store":
-        """Row i becomes Q[kept[i]] + Y[i] Q[removed]; base becomes base + shift Q.
+    def beside(self, N: Any) -> "Store":
+        """The same, but N is not copied: it must not change until the store is compacted."""
+        return Store(self.ops, self.rows, self.stored, self.base, N)
 
-        kept[i] = −1 stands for a zero row.
-        """
-        rows, k = self.ops.empty(self.rows, capacity, self.rows.shape[1]), len(kept)
-        there, size = kept >= 0, self.rows.shape[1]
-        length = max(1 << 12, BLOCK // (self.stored + 1))
-        for start in range(0, size, length):
-            part = slice(start, start + length)
-            block = self.rows[: self.stored, part]
-            made = self.ops.combine(block[removed].T, Y.T).T
-            made[there] += block[kept[there]]
-            rows[:k, part] = made
-        return Store(self.ops, rows, k, self.moved_base(shift))
+    def compact(self, T: Array, shift: Array, capacity: int) -> "Store":
+        """Q becomes T Q in a new buffer; base becomes base + shift Q."""
+        k, end = len(T), len(T) + len(shift)
+        rows = self.ops.empty(self.rows, max(capacity, end), self.rows.shape[1])
+        self._add_products(rows[:end].T, np.vstack([T, shift]), 0.0)  # one read of Q
+        return Store(self.ops, rows[:capacity], k, self.base + rows[k:end])
 
     def parameters(self, shift: Array) -> Any:
         """w = base + shift Q as columns, p×q."""
-        return self.base.T + self.ops.combine(self.Q, shift.T)
-
-    # Variants of the state.
+        return self.moved_base(shift).T
 
     def moved_base(self, shift: Array) -> Any:
         """Return base + shift Q, q×p."""
-        return self.base + self.ops.combine(self.Q, shift.T).T if len(self.base) else self.base
+        made = self.ops.copy(self.base.T)
+        self._add_products(made, shift, 1.0)
+        return made.T
+
+    def _add_products(self, out: Any, c: Array, keep: float) -> None:
+        """out ← (c Q)ᵀ + keep out."""
+        start = 0
+        for part in self._parts:
+            end = start + part.shape[1]
+            self.ops.multiply(part, c[:, start:end].T, keep, out)
+            start, keep = end, 1.0
+
+    # Variants of the state.
 
     def with_base(self, w: Any) -> "Store":
         """The same rows with the columns of w (p×q) as base."""
-        return Store(self.ops, self.rows, self.stored, self.ops.copy(w).T)
+        held, *beside = self._parts
+        return Store(self.ops, self.rows, held.shape[1], self.ops.copy(w).T, *beside)
 
     def resized(self, capacity: int) -> "Store":
         """The same rows in a new buffer of this capacity."""
         rows = self.ops.empty(self.rows, max(capacity, self.stored), self.rows.shape[1])
-        rows[: self.stored] = self.rows[: self.stored]
+        rows[: self.stored] = self.Q.T
         return Store(self.ops, rows, self.stored, self.base)
+
+    def on_host(self) -> "Store":
+        """The same as NumPy arrays, if it holds tensors on the CPU; else this one."""
+        if isinstance(self.rows, np.ndarray) or self.rows.device.type != "cpu":
+            return self
+        of_host = Store(HOST, self.rows.numpy(), self.stored, self.base.numpy())
+        return of_host.resized(self.capacity)
 
     def with_rows(self, U: Any) -> "Store":
         """The columns of U (p×k) as the only rows, in a new buffer."""
@@ -170,11 +182,6 @@ class Store:
     def __deepcopy__(self, memo: dict[int, Any]) -> "Store":
         made = self.resized(self.capacity)
         return Store(self.ops, made.rows, self.stored, self.ops.copy(self.base.T).T)
-
-
-def columns_of(A: Array) -> int:
-    """How many columns A has; (p,) is one column."""
-    return 1 if A.ndim == 1 else A.shape[1]
 
 
 def as_columns(A: Array) -> Array:
@@ -216,8 +223,9 @@ class Arithmetic:
 
     def inner(self, A: Any, B: Any) -> Array:
         """Aᵀ B, small, for A (p×k) and B (p×n) or (p,)."""
-        made = np.zeros((A.shape[1], columns_of(B)), A.dtype, order="F")
-        gemm(1.0, as_columns(A), True, as_columns(np.asarray(B, A.dtype)), 0.0, made)
+        columns = as_columns(np.asarray(B, A.dtype))
+        made = np.empty((A.shape[1], columns.shape[1]), A.dtype, order="F")
+        gemm(1.0, as_columns(A), True, columns, 0.0, made)
         return made.astype(np.float64, copy=False).reshape(A.shape[1], *B.shape[1:])
 
     def products(self, G: Any, Q: Any, base: Any) -> tuple[Array, Array, Array]:
@@ -227,29 +235,36 @@ class Arithmetic:
     def gram(self, A: Any) -> Array:
         """Aᵀ A, small."""
         if A.shape[1] == 1:
-            return np.array([[float(DOT[A.dtype](A[:, 0], A[:, 0]))]])
+            return np.array([[float(dot_of(A.dtype)(A[:, 0], A[:, 0]))]])
         if not A.shape[1]:
             return np.zeros((0, 0))
-        upper = np.triu(np.asarray(SYRK[A.dtype](1.0, A, trans=1), dtype=np.float64))
-        return upper + np.triu(upper, 1).T
+        blas = scipy.linalg.blas
+        multiply = blas.dsyrk if A.dtype == np.float64 else blas.ssyrk
+        upper = np.asarray(multiply(1.0, A, trans=1), dtype=np.float64)  # and zeros below
+        square = upper + upper.T
+        square.flat[:: len(square) + 1] *= 0.5
+        return square
 
     @staticmethod
-    def combine(A: Any, c: Array) -> Any:
+    def multiply(A: Any, c: Array, keep: float, out: Any) -> None:
+        """out ← A c + keep out, p-sized and contiguous columns, for small c (k×n)."""
+        gemm(1.0, as_columns(A), False, as_columns(np.asarray(c, A.dtype)), keep, out)
+
+    def combine(self, A: Any, c: Array) -> Any:
         """A c, p-sized, for small c (k×n) or (k,)."""
-        made = np.zeros((len(A), columns_of(c)), A.dtype, order="F")
-        gemm(1.0, as_columns(A), False, as_columns(np.asarray(c, A.dtype)), 0.0, made)
-        return made.reshape(len(A), *c.shape[1:])
+        made = np.empty((len(A), *c.shape[1:]), A.dtype, order="F")
+        self.multiply(A, c, 0.0, as_columns(made))
+        return made
 
-    @staticmethod
-    def subtract(G: Any, A: Any, c: Array) -> Any:
+    def subtract(self, G: Any, A: Any, c: Array) -> Any:
         """G − A c: one read of A."""
-        made = np.array(as_columns(G), order="F")
-        gemm(-1.0, as_columns(A), False, as_columns(np.asarray(c, A.dtype)), 1.0, made)
-        return made.reshape(G.shape)
+        made = np.array(G, order="F")
+        self.multiply(A, -c, 1.0, as_columns(made))
+        return made
 
     def norms(self, G: Any) -> Array:
         """The length of every column, also where its square overflows."""
-        (least, most), dot = SAFE[G.dtype], DOT[G.dtype]
+        (least, most), dot = SAFE[G.dtype], dot_of(G.dtype)
         found = np.array([math.sqrt(dot(g, g)) for g in G.T])
         for j, length in enumerate(found):
             if not least < length < most:
@@ -277,7 +292,7 @@ class Arithmetic:
         """G = Q R with orthonormal Q, and no negative number on the diagonal of R."""
         if G.shape[1] == 1:
             length = self.norms(G)[0]
-            return (G / length if length > 0 else G), np.full((1, 1), length)
+            return (G / self.convert(G, length) if length > 0 else G), np.full((1, 1), length)
         Q, R = self._qr(G)
         backward = np.flatnonzero(np.diagonal(R) < 0)
         if len(backward):
@@ -287,7 +302,7 @@ class Arithmetic:
 
     def _qr(self, G: Any) -> tuple[Any, Array]:
         """Householder's Q and R: a Gram matrix would lose the directions below sqrt(eps)."""
-        Q, R = linalg.qr(G, mode="economic", check_finite=False)
+        Q, R = scipy.linalg.qr(G, mode="economic", check_finite=False)
         return Q, R.astype(np.float64)
 
     @staticmethod

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import linalg
+import scipy
 
 from orfit.store.host import HOST, Arithmetic
 from orfit.validation import Array
@@ -70,6 +70,6 @@ class ShardedArithmetic(Arithmetic):
         message[: len(R)] = R  # a part with fewer than n rows has a shorter R
         triangles = self._processes.gather(message.ravel()).reshape(-1, n, n)
         parts = [part[:size] for part, size in zip(triangles, self._sizes, strict=True)]
-        S, R = linalg.qr(np.vstack(parts), mode="economic", check_finite=False)
+        S, R = scipy.linalg.qr(np.vstack(parts), mode="economic", check_finite=False)
         start = sum(map(len, parts[: self._processes.rank]))
         return self.combine(Q, S[start : start + Q.shape[1]]), R

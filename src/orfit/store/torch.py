@@ -53,11 +53,13 @@ class TorchArithmetic(Arithmetic):
         return _to_host(A.T @ A)
 
     @staticmethod
-    def combine(A: Tensor, c: Array) -> Tensor:
+    def multiply(A: Tensor, c: Array, keep: float, out: Tensor) -> None:
+        out.addmm_(A, _to_device(A, c), beta=keep)
+
+    def combine(self, A: Tensor, c: Array) -> Tensor:
         return A @ _to_device(A, c)
 
-    @staticmethod
-    def subtract(G: Tensor, A: Tensor, c: Array) -> Tensor:
+    def subtract(self, G: Tensor, A: Tensor, c: Array) -> Tensor:
         if G.ndim == 1:
             return torch.addmv(G, A, _to_device(A, c), alpha=-1.0)
         # By rows, so that the columns of the result are contiguous.

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from orfit import validation
 from orfit.features import Features
 from orfit.learners.gain import GainLearner
 from orfit.learners.learner import Learner
@@ -182,6 +183,19 @@ class Session:
 
     def _learned(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
         """What was predicted of each row before it was learned, and the standard deviation."""
+        learner = self.learner
+        if len(learner.candidates) == 1 and validation.finite(phi):  # else a row is refused
+            updates, scales = learner.learn_each_with_scale(phi, wanted)
+            made = updates.prediction.reshape(len(phi), -1)
+            std = np.sqrt(scales * updates.variance[:, None])
+        else:
+            made, std = self._learned_one_by_one(phi, wanted)
+        if self.classify:
+            return _decided(made), std
+        return self._in_units(made), std * self.encoding.target.scale
+
+    def _learned_one_by_one(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
+        """The same in what the learner takes, where candidates are compared."""
         learner, predictions, deviations = self.learner, [], []
         for x, y in zip(phi, wanted, strict=True):
             scale = learner.scale  # before the row: a scale belongs to the candidate in use
@@ -189,9 +203,7 @@ class Session:
             predictions.append(update.prediction)
             deviations.append(np.sqrt(scale * update.variance))
         made, std = (np.reshape(rows, (len(phi), -1)) for rows in (predictions, deviations))
-        if self.classify:
-            return _decided(made), std
-        return self._in_units(made), std * self.encoding.target.scale
+        return made, std
 
     def _of_rival(self, name: str, phi: Array, wanted: Array) -> Array:
         """The same of another; one that has left the finite numbers predicts the mean."""

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from orfit.core._core import Rows
-from orfit.meter import Probes
 from orfit.state import State
 from orfit.store.host import padded
 from orfit.validation import Array
@@ -41,7 +40,7 @@ class Metered(NamedTuple):
     G: p×n. outputs: prediction, residual, and what was left of it. seen: rows learned before these.
     """
 
-    probes: Probes
+    probes: Any  # orfit.meter.Probes
     G: Array
     outputs: list[Array]
     seen: int

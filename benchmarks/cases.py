@@ -25,7 +25,7 @@ class Case:
     """A learner and its size, and what is compared with it.
 
     kind: "ORFit" (noise R), "RLS", "drift" (EKF), "system" (EKF with A, B and Q), "model" (EKF of a
-    nonlinear model), "batch", or a line of `PYTHON`.
+    nonlinear model), "batch", or one of `OPTIONS` of ORFit.
     """
 
     kind: str
@@ -63,7 +63,7 @@ def with_numba(*ways):
     return (*ways, *(way + NUMBA for way in ways))
 
 
-PYTHON = ('noise="auto"', 'forgetting="auto"', "meter", "two outputs")  # rows of ORFit in Python
+OPTIONS = ('noise="auto"', 'forgetting="auto"', "two outputs", "meter", "float32")
 FILTERS = ("five lines", "SciPy BLAS", *PEERS)
 CASES = [
     *(Case("ORFit", p, 10, (*with_numba(*OURS), "five lines", "two reads")) for p in (10, 50, 200)),
@@ -87,8 +87,7 @@ CASES = [
         Case("batch", p, m, (*with_numba("learn_batch"), "learn_each", "BLAS"), BLOCK)
         for p, m in ((784, 10), (20_000, 10), (784, 100), (20_000, 100))
     ),
-    *(Case(kind, p, 10, (*OURS, "plain")) for kind in PYTHON for p in (50, 20_000)),
-    *(Case("float32", p, 10, (*OURS, "plain")) for p in (50, 20_000)),
+    *(Case(kind, p, 10, (*OURS, "plain")) for kind in OPTIONS for p in (50, 20_000)),
     Case("fleet", 100, 20, ("learn", "loop"), 20 * Fleet.COUNT),
 ]
 

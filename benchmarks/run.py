@@ -17,7 +17,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import processes
-from cases import CASES, NUMBA, PYTHON
+from cases import CASES, NUMBA, OPTIONS
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -167,7 +167,7 @@ def replace(text, mark, new):
 
 def process_lines(results):
     return (
-        f"`import orfit` takes {results['import']:.2f} s, NumPy included.\n"
+        f"`import orfit` takes {results['import']:.2f} s of CPU time, NumPy included.\n"
         f"With p = 10⁶ and m = 50 the peak memory is {results['peak']:.2f} m·p numbers."
     )
 
@@ -182,7 +182,7 @@ def write_page(results):
         "drift": rows_table(times, ("drift",)),
         "system": rows_table(times, ("system", "model")),
         "batch": rows_table(times, ("batch",)),
-        "python": rows_table(times, (*PYTHON, "float32")),
+        "options": rows_table(times, OPTIONS),
         "fleet": rows_table(times, ("fleet",)),
         "first": first_table(results["first"]),
         "process": process_lines(results),

@@ -285,7 +285,7 @@ class GainLearner(Learner):
 
     def _needs_scipy(self, s: State) -> bool:
         may_wind_up = type(self.memory) is Dense and self.forgetting < 1  # `NEEDS_LIMIT`
-        return may_wind_up or not self._core_learns(s)
+        return may_wind_up or self._probes is not None or not self._core_learns(s)
 
     def _core_learns(self, s: State) -> bool:
         """Whether the core learns rows: one candidate, a kind of memory that it has, no meter."""
@@ -404,25 +404,17 @@ class GainLearner(Learner):
         while done < len(X):
             size = len(X) if self._is_plain else max(1, CHUNK // self.model.size)
             if self._may_warn:  # when columns are judged, other rows are not learned yet
-                size = max(1, min(size, self._columns.left))
+                size = max(1, min(size, self._columns.left or size))
             part = slice(done, done + size)
             parts.append(self._learn_chunk(X[part], Y[part]))
             if self._may_warn:
-                self._review(X[part], parts[-1].first())
+                self._review(X[part], parts[-1])
             done += size
         return parts[0] if len(parts) == 1 else Updates.joined(parts, Y)
 
     def _learns_alone(self) -> bool:
         """Whether something is to be done between two rows."""
-        return (
-            not self.model.linear
-            or self._needs_next_w()
-            or (self._may_warn and self._warns_of_updates())
-        )
-
-    def _warns_of_updates(self) -> bool:
-        """Whether `_warn` looks at each update."""
-        return False
+        return not self.model.linear or self._needs_next_w()
 
     def _learn_chunk(self, X: Any, Y: Array) -> Updates:
         """Learn rows of which all gradients are computed at once."""

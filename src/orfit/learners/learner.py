@@ -304,7 +304,7 @@ class Learner(Stateful, ABC):
             self._review(X, update)
         return update if roots is None else unweighted(update, roots)
 
-    def _review(self, X: Any, update: Update) -> None:
+    def _review(self, X: Any, update: Update | Updates) -> None:
         """Look at rows that were learned, and at their update, for what a user should know."""
         if self._columns.waits:
             self._columns = self._columns.with_rows(X)
@@ -579,7 +579,7 @@ class Learner(Stateful, ABC):
         """The model's initial parameters."""
         return self.model.initial()
 
-    def _warn(self, update: Update) -> None:
+    def _warn(self, update: Update | Updates) -> None:
         """Warn about what a user would want to know."""
         if not self._columns.judged:
             self._columns = self._columns.as_judged()

@@ -9,7 +9,7 @@ from orfit.filtering.advance import Advancing
 from orfit.filtering.dynamics import Dynamics
 from orfit.learners.advice import InterpolationWarning, SaturationWarning, advise
 from orfit.learners.gain import GainLearner
-from orfit.learners.update import Update
+from orfit.learners.update import Update, Updates
 from orfit.memory import Growing, Memory, Nothing, Principal, Unlimited
 from orfit.memory.basis import ONLY_A_NUMBER
 from orfit.memory.drift import drifts
@@ -102,15 +102,12 @@ class ORFit(Advancing, GainLearner):
                     f'with {name}, noise must be a number > 0, and tail and forgetting not "auto"'
                 )
 
-    def _warns_of_updates(self) -> bool:
-        return bool(self.noise == 0)
-
-    def _warn(self, update: Update) -> None:
+    def _warn(self, update: Update | Updates) -> None:
         super()._warn(update)
         if self.noise > 0:
             return
         self._may_warn = True
-        full = update.rank >= self.model.size
+        full = bool(np.max(update.rank, initial=0) >= self.model.size)
         if full is not self._full:
             self._full = full
             if full:
@@ -121,14 +118,21 @@ class ORFit(Advancing, GainLearner):
                 )
         if self._exploded or not self.model.linear or not np.size(update.prediction):
             return
-        self._largest = max(self._largest, float(np.abs(update.prediction + update.residual).max()))
+        # Of many rows, or of one block.
+        novelty = np.atleast_1d(update.novelty)
+        labels, left = (
+            np.abs(A).reshape(len(novelty), -1).max(axis=1)
+            for A in (update.prediction + update.residual, update.residual)
+        )
+        largest = np.maximum.accumulate(np.maximum(labels, self._largest))
+        self._largest = float(largest[-1])
         # Such a row has almost nothing new. If labels agree, its residual is almost zero, too; if
         # they contradict each other, the step of w is 1 / novelty times as long.
-        left = float(np.abs(update.residual).max())
-        if 0 < update.novelty < SPANNED and left > CONTRADICTED * self._largest:
+        wrong = (novelty > 0) & (novelty < SPANNED) & (left > CONTRADICTED * largest)
+        if wrong.any():
             self._exploded = True
             advise(
-                f"a row of which only {update.novelty:.0e} is new contradicts those before "
+                f"a row of which only {novelty[wrong][0]:.0e} is new contradicts those before "
                 "it: with noise=0 each is fitted whole, and w explodes. "
                 'noise="auto" finds how much noise there is.',
                 InterpolationWarning,

@@ -446,3 +446,18 @@ def test_import_loads_no_optional_package():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=root
     ).stdout.split()
     assert not set(found) & {"torch", "sklearn", "matplotlib", "rich", "pandas", "pyarrow"}
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_rows_before_one_whose_features_are_refused_are_learned(noise, rng):
+    def features(X):
+        if (X > 9).any():
+            raise RuntimeError("out of range")
+        return X
+
+    learner = orfit.ORFit(orfit.Linear(3, features=features), 2, noise=noise)
+    X, y = rng.standard_normal((12, 3)), rng.standard_normal(12)
+    X[7, 0] = 10.0
+    with pytest.raises(ValueError, match="out of range"):
+        learner.learn_each(X, y)
+    assert learner.seen == 7

@@ -421,7 +421,12 @@ class GainLearner(Learner):
         rows = self._rows(X, Y)
         if rows is None:
             return super()._learn_rows(X, Y)
-        gradients, offsets, labels, _ = self._core_inputs(rows, X, Y)
+        try:
+            gradients, offsets, labels, _ = self._core_inputs(rows, X, Y)
+        except ValueError:
+            if len(Y) == 1:
+                raise
+            return super()._learn_rows(X, Y)  # those before the one that is refused
         outputs = [np.empty(Y.shape) for _ in range(3)] + [np.empty(len(Y)) for _ in range(4)]
         done = 0
         G: Any = None if self._probes is None else self.model.phi(X, X.dtype).T  # type: ignore[attr-defined]

@@ -22,14 +22,14 @@ from reference.spectrum import relative_error, singular_values_and_vectors
 
 EPS = {np.float64: 2.0**-52, np.float32: 2.0**-23}
 LEAST = {np.float64: 2.0**-279, np.float32: 2.0**-28}
-DECADES = {np.float64: 84, np.float32: 8}  # of singular values that are told apart from 0
+DECADES = {np.float64: 84, np.float32: 8}  # of singular values that are distinguished from 0
 GUARD = 12345.0
 
 
-def decompose(library, sigma, z, wanted=None, dtype=np.float64, in_place=False):
+def decompose(library, sigma, z, columns=None, dtype=np.float64, in_place=False):
     """Values and vectors (as columns); fails if numbers outside of the arrays change."""
     n = len(sigma)
-    wanted = n if wanted is None else wanted
+    columns = n if columns is None else columns
     stride = library.spectrum_stride(n) + 8
     sizes = {
         "values": n,
@@ -44,7 +44,7 @@ def decompose(library, sigma, z, wanted=None, dtype=np.float64, in_place=False):
         arrays["values"][:n] = sigma[:n]
         sigma = arrays["values"]
     library.decompose_rank_one(
-        *(n, pointer(sigma), pointer(z), wanted, pointer(arrays["values"])),
+        *(n, pointer(sigma), pointer(z), columns, pointer(arrays["values"])),
         *(pointer(arrays["vectors"]), size(stride)),
         *(pointer(arrays["work"]), pointer(arrays["spare"]), pointer(order)),
     )
@@ -52,9 +52,9 @@ def decompose(library, sigma, z, wanted=None, dtype=np.float64, in_place=False):
         assert (arrays[name][length:] == GUARD).all(), name
     assert (order[-16:] == 77).all()
     vectors = arrays["vectors"][: n * stride].reshape(n, stride)
-    assert (vectors[:, wanted : padded(wanted)] == 0).all()
+    assert (vectors[:, columns : padded(columns)] == 0).all()
     assert (vectors[:, padded(n) :] == GUARD).all()
-    return arrays["values"][:wanted], np.ascontiguousarray(vectors[:, :wanted])
+    return arrays["values"][:columns], np.ascontiguousarray(vectors[:, :columns])
 
 
 def sequence(kind, n, decades, eps, rng):
@@ -188,13 +188,13 @@ def test_spectrum_over_24_decades(core, n, rng):
 
 @settings(max_examples=30)
 @given(problems(20), st.data())
-def test_the_first_columns_do_not_depend_on_how_many_are_wanted(core, problem, data):
-    wanted = data.draw(st.integers(0, len(problem[0])))
+def test_the_first_columns_do_not_depend_on_how_many_there_are(core, problem, data):
+    columns = data.draw(st.integers(0, len(problem[0])))
     for library in core.libraries():
         values, vectors = decompose(library, *problem)
-        few_values, few_vectors = decompose(library, *problem, wanted)
-        assert few_values.tobytes() == values[:wanted].tobytes()
-        assert few_vectors.tobytes() == np.ascontiguousarray(vectors[:, :wanted]).tobytes()
+        few_values, few_vectors = decompose(library, *problem, columns)
+        assert few_values.tobytes() == values[:columns].tobytes()
+        assert few_vectors.tobytes() == np.ascontiguousarray(vectors[:, :columns]).tobytes()
 
 
 @settings(max_examples=20)

@@ -5,7 +5,7 @@
  * that Y is small. If directions would be long combinations all the same, U itself is written out. */
 #include "frame.c"
 
-/* M is computed anew after every second compaction, or more rarely if there are many directions. */
+/* M is recomputed after every second compaction, or more rarely if there are many directions. */
 enum { DIRECTIONS_PER_COMPACTION = 16 };
 
 /* What a compaction does: row t of the new Q is row from[t] of the old one (-1: zero), plus Y Q2. */

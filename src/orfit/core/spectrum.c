@@ -262,15 +262,15 @@ INLINE Lanes divide_z(const Secular *q, int i) {
     return square;
 }
 
-/* The first `wanted` vectors replace the table. Columns from there to PADDED(wanted) become 0. */
-static void form_vectors(const Secular *q, int wanted) {
-    for (int i = 0; i < PADDED(wanted); i += WIDTH) {
-        Mask is_wanted = less(count_from(i), splat((SMALL)wanted));
+/* The first `columns` vectors replace the table. Columns from there to PADDED(columns) become 0. */
+static void form_vectors(const Secular *q, int columns) {
+    for (int i = 0; i < PADDED(columns); i += WIDTH) {
+        Mask is_column = less(count_from(i), splat((SMALL)columns));
         Lanes inverse = splat(0);
-        if (i < wanted) inverse = 1 / square_root(divide_z(q, i));
+        if (i < columns) inverse = 1 / square_root(divide_z(q, i));
         SMALL *place = q->table + i;
         for (int j = 0; j < q->count; j++, place += q->stride)
-            store(place, pick(is_wanted, load(place) * inverse, splat(0)));
+            store(place, pick(is_column, load(place) * inverse, splat(0)));
     }
 }
 
@@ -340,10 +340,10 @@ static SMALL *gather(const Deflation *d, const SMALL *numbers, SMALL *gathered) 
 
 /* Merge the roots of q with the fixed poles, and undo the rotations. */
 static void merge_deflated(int n, const SMALL *sigma, const Secular *q, const Deflation *d,
-                           int wanted, SMALL *values, SMALL *vectors, ptrdiff_t stride) {
+                           int columns, SMALL *values, SMALL *vectors, ptrdiff_t stride) {
     int root = 0, fixed = 0;
-    for (int j = 0; j < n; j++) memset(vectors + j * stride, 0, sizeof(SMALL) * PADDED(wanted));
-    for (int i = 0; i < wanted; i++) {
+    for (int j = 0; j < n; j++) memset(vectors + j * stride, 0, sizeof(SMALL) * PADDED(columns));
+    for (int i = 0; i < columns; i++) {
         int pole = fixed < d->fixed ? d->fixed_index[fixed] : -1;
         if (pole < 0 || (root < q->count && q->value[root] >= sigma[pole])) {
             values[i] = q->value[root];
@@ -359,7 +359,7 @@ static void merge_deflated(int n, const SMALL *sigma, const Secular *q, const De
     for (int tie = d->ties - 1; tie >= 0; tie--) {
         SMALL *x = vectors + d->from[tie] * stride, *y = vectors + d->to[tie] * stride;
         SMALL c = d->cosine[tie], s = d->sine[tie];
-        for (int i = 0; i < wanted; i++) {
+        for (int i = 0; i < columns; i++) {
             SMALL a = x[i], b = y[i];
             x[i] = c * a - s * b;
             y[i] = s * a + c * b;
@@ -367,8 +367,8 @@ static void merge_deflated(int n, const SMALL *sigma, const Secular *q, const De
     }
 }
 
-/* The roots and the first `wanted` vectors of q, whose poles and z are given. */
-static void solve_secular(Secular *q, int wanted) {
+/* The roots and the first `columns` vectors of q, whose poles and z are given. */
+static void solve_secular(Secular *q, int columns) {
     q->pole[-1] = q->weight[-1] = q->total = 0;
     for (int j = 0; j < PADDED(q->count); j++) q->weight[j] = q->z[j] * q->z[j];
     for (int j = 0; j < q->count; j++) q->total += q->weight[j];
@@ -380,19 +380,19 @@ static void solve_secular(Secular *q, int wanted) {
     }
     find_roots(q);
     recompute_z(q);
-    form_vectors(q, wanted);
+    form_vectors(q, columns);
 }
 
-/* The `wanted` <= n largest singular values of [diag(sigma), z] (n x (n + 1)), falling, and their
+/* The `columns` <= n largest singular values of [diag(sigma), z] (n x (n + 1)), falling, and their
  * left singular vectors: vectors[j * stride + i] is part j of vector i.
  *
  * sigma: n numbers >= 0, falling; ties and zeros are allowed. z: any n finite numbers. No singular
  * value may overflow. If the largest number is below 2^-820 (float: 2^-100), fewer small values
- * than stated above are distinguished from 0. Columns of `vectors` from `wanted` to PADDED(wanted)
+ * than stated above are distinguished from 0. Columns of `vectors` from `columns` to PADDED(columns)
  * become 0. `values` may be `sigma`; other arrays must not overlap. Scratch: work, spare and order
  * have SPECTRUM_WORK(n), SPECTRUM_SPARE(n, stride) and SPECTRUM_ORDER(n) elements;
  * stride >= SPECTRUM_STRIDE(n). */
-API void decompose_rank_one(int n, const SMALL *sigma, const SMALL *z, int wanted, SMALL *values,
+API void decompose_rank_one(int n, const SMALL *sigma, const SMALL *z, int columns, SMALL *values,
                             SMALL *vectors, ptrdiff_t stride, SMALL *work, SMALL *spare,
                             int *order) {
     SMALL *array[SPECTRUM_ARRAYS];
@@ -407,8 +407,8 @@ API void decompose_rank_one(int n, const SMALL *sigma, const SMALL *z, int wante
     scale_numbers(n, sigma, (SMALL)ldexp(1, exponent), q.pole);
     scale_numbers(n, z, (SMALL)ldexp(1, exponent), q.z);
     if (!needs_deflation(n, q.pole, q.z)) {
-        solve_secular(&q, wanted);
-        for (int i = 0; i < wanted; i++) values[i] = q.value[i] * unit;
+        solve_secular(&q, columns);
+        for (int i = 0; i < columns; i++) values[i] = q.value[i] * unit;
         return;
     }
     const SMALL *scaled = q.pole;
@@ -417,7 +417,7 @@ API void decompose_rank_one(int n, const SMALL *sigma, const SMALL *z, int wante
     q.pole = gather(&d, q.pole, array[9]);
     q.z = gather(&d, q.z, array[10]);
     q.table = spare;
-    if (q.count) solve_secular(&q, q.count < wanted ? q.count : wanted);
-    merge_deflated(n, scaled, &q, &d, wanted, values, vectors, stride);
-    for (int i = 0; i < wanted; i++) values[i] = values[i] * unit;
+    if (q.count) solve_secular(&q, q.count < columns ? q.count : columns);
+    merge_deflated(n, scaled, &q, &d, columns, values, vectors, stride);
+    for (int i = 0; i < columns; i++) values[i] = values[i] * unit;
 }

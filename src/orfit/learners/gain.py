@@ -370,7 +370,11 @@ class GainLearner(Learner):
 
     def _next_w(self, rows: CoreRows) -> Array | None:
         """w after the step in time before the next row, if it is computed here."""
-        if not self._needs_next_w() or not isinstance(rows, DenseRows) or rows.of["time_updated"]:
+        if (
+            not self._needs_next_w()
+            or not isinstance(rows, DenseRows)
+            or rows.struct["time_updated"]
+        ):
             return None
         assert self._dynamics is not None
         w, A = self._moved(self._dynamics, self._whole(rows.parameters()), None)
@@ -697,7 +701,7 @@ class GainLearner(Learner):
     def _advance_in_core(self, dynamics: Dynamics, u: object) -> bool:
         """Make a step in time in the core, if rows are learned there."""
         rows = self._cell.held
-        if not isinstance(rows, DenseRows) or not rows.of["moves"]:
+        if not isinstance(rows, DenseRows) or not rows.struct["moves"]:
             return False
         if dynamics.function is None:
             influence = np.zeros(rows.template.w.shape)

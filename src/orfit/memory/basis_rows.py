@@ -47,7 +47,7 @@ class BasisRows(CoreRows):
     ) -> None:
         """scratch: of another learner of the same sizes."""
         kind, noisy = type(memory), bool(s.noises[0] > 0)
-        struct = self.of = np.zeros((), BASIS)
+        struct = self.struct = np.zeros((), BASIS)
         dtype, capacity = numpy_dtype(s.store.rows), s.store.capacity
         self.template, self.ops, self.shapes = s, s.store.ops, (s.input_shape, s.label_shape)
         struct["parameters"], struct["capacity"] = s.store.rows.shape[1], capacity
@@ -79,18 +79,18 @@ class BasisRows(CoreRows):
 
     # Copying.
 
-    def _matrix(self, name: str, rows: int, columns: int, stride: str = "width") -> Array:
-        length = int(self.of[stride])
+    def _matrix(self, name: str, rows: int, columns: int) -> Array:
+        length = int(self.struct["width"])
         return self._array(name, rows * length).reshape(rows, length)[:, :columns]
 
     def _root(self, i: int, k: int) -> Array:
         """Root i of the triangular spectrum."""
-        length, size = int(self.of["vector"]), int(self.of["most"]) + 1
+        length, size = int(self.struct["vector"]), int(self.struct["most"]) + 1
         roots = self._array("roots", (i + 1) * size * length).reshape(i + 1, size, length)
         return roots[i, :k, :k]
 
     def _copy_in(self, s: State, settings: Settings) -> None:
-        struct, (k, stored), e = self.of, s.W.shape, len(s.noises)
+        struct, (k, stored), e = self.struct, s.W.shape, len(s.noises)
         columns, size = s.shift.shape[0], s.store.rows.shape[1]
         self.rows, self.base = s.store.rows, padded(columns, size, s.store.rows.dtype)
         if not self._is_shared(self.rows):
@@ -109,26 +109,24 @@ class BasisRows(CoreRows):
         self._matrix("shift", columns, stored)[:] = s.shift
         if struct["has_history"]:
             self._matrix("history", stored, stored)[:] = s.history
-        if type(self)._has_roots(struct):
+        if self._has_roots():
             draft = State(**vars(s))
-            floors = [0.0, *(s.noises / s.prior_variance if s.noises[0] > 0 else ())]
-            for i, floor in enumerate(floors):
+            for i, floor in enumerate(_floors(s)):
                 self._root(i, k)[:] = root_above(draft, floor)
         else:
             self._array("sigma", k)[:] = s.sigma
         self._copy_scores_in(s)
 
-    @staticmethod
-    def _has_roots(struct: Array) -> bool:
-        return KINDS[int(struct["kind"])] in HAVE_ROOTS
+    def _has_roots(self) -> bool:
+        return KINDS[int(self.struct["kind"])] in HAVE_ROOTS
 
     def _is_shared(self, rows: Array) -> bool:
         """Whether the core can use this buffer."""
-        length = int(self.of["stride"]) * rows.itemsize
+        length = int(self.struct["stride"]) * rows.itemsize
         return rows.strides == (length, rows.itemsize) and rows.ctypes.data % CACHE_LINE == 0
 
     def _copy_out(self, s: State) -> None:
-        struct = self.of
+        struct = self.struct
         k, stored, e = int(struct["rank"]), int(struct["stored"]), len(s.noises)
         columns, size = s.shift.shape[0], self.rows.shape[1]
         s.store, s._w = Store(self.ops, self.rows, stored, self.base[:, :size]), None
@@ -143,10 +141,9 @@ class BasisRows(CoreRows):
         s.history = None
         if struct["has_history"]:
             s.history = np.array(self._matrix("history", stored, stored), order="F")
-        if self._has_roots(struct):
-            floors = [0.0, *(s.noises / s.prior_variance if s.noises[0] > 0 else ())]
-            s.floors = np.array(floors)
-            s.roots = np.stack([self._root(i, k) for i in range(len(floors))])
+        if self._has_roots():
+            s.floors = np.array(_floors(s))
+            s.roots = np.stack([self._root(i, k) for i in range(len(s.floors))])
         else:
             s.sigma = self._array("sigma", k).copy()
         if hasattr(s, "draws"):
@@ -157,3 +154,8 @@ class BasisRows(CoreRows):
         made = padded(len(self.base), self.base.shape[1], self.base.dtype)
         self.copy_parameters(made)
         return made[:, : self.rows.shape[1]].T
+
+
+def _floors(s: State) -> list[float]:
+    """The floors of the triangular roots: 0, and with noise that of each candidate."""
+    return [0.0, *(s.noises / s.prior_variance if s.noises[0] > 0 else ())]

@@ -47,13 +47,12 @@ class Metered(NamedTuple):
 
 
 class CoreRows(Rows):
-    """A struct of core.h, `of`, and the blocks to which it points.
+    """A struct of core.h and the blocks to which it points.
 
     template: the state from which the struct was made; the meter's numbers are there. shapes: of an
     input and of a label. metered: rows that the meter has not got yet, as far as they are learned.
     """
 
-    of: Array
     block: Array
     template: State
     shapes: tuple[Any, Any]
@@ -66,19 +65,19 @@ class CoreRows(Rows):
 
     def _array(self, name: str, count: int, group: str | None = None) -> Array:
         """An array of the struct."""
-        struct = self.of if group is None else self.of[group]
+        struct = self.struct if group is None else self.struct[group]
         start = (int(struct[name]) - self.block.ctypes.data) // 8
         return self.block[start : start + count]
 
     def _copy_scores_in(self, s: State) -> None:
-        scores, columns = self.of["scores"], len(s.scale)
+        scores, columns = self.struct["scores"], len(s.scale)
         scores["rows"], scores["unfitted"] = s.scale_rows, s.unfitted
         self._array("surprise", len(s.noises), "scores")[:] = s.surprise
         for name in SCORES:
             self._array(name, columns, "scores")[:] = getattr(s, name)
 
     def _copy_scores_out(self, s: State) -> None:
-        scores, columns = self.of["scores"], len(s.scale)
+        scores, columns = self.struct["scores"], len(s.scale)
         s.scale_rows, s.unfitted = int(scores["rows"]), float(scores["unfitted"])
         s.surprise = self._array("surprise", len(s.noises), "scores").copy()
         for name in SCORES:

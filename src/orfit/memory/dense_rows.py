@@ -32,7 +32,7 @@ class DenseRows(CoreRows):
     """The numbers of a state as a `Dense` of core.h. P is shared with the state."""
 
     def __init__(self, s: State, memory: Dense, lock: Lock, settings: Settings) -> None:
-        struct = self.of = np.zeros((), DENSE)
+        struct = self.struct = np.zeros((), DENSE)
         size, columns = s.w.shape
         dtype = self.dtype = numpy_dtype(s.w)
         self.template, self.shapes = s, (s.input_shape, s.label_shape)
@@ -43,7 +43,7 @@ class DenseRows(CoreRows):
         struct["prior_width"] = memory._prior_width
         struct["scores"]["heads"], struct["scores"]["candidates"] = columns, 1
         struct["seen"], struct["moves"] = s.seen, settings.A is not None or drifts(settings.drift)
-        struct["makes_steps"] = settings.A is not None and settings.makes_steps
+        struct["makes_steps"] = settings.makes_steps
         self.set_A(1.0 if settings.A is None else settings.A)
         self._set_drift(settings.drift, size)
         self.open_dense(struct, lock, dtype == np.float32, settings.has_heads)
@@ -56,11 +56,11 @@ class DenseRows(CoreRows):
         if np.ndim(A) == 2:
             A = A.toarray() if hasattr(A, "toarray") else A  # a sparse matrix
         self.A = as_rows(A.T) if np.ndim(A) == 2 else None
-        self.of["number_A"] = A if self.A is None else 0.0
-        self.of["columns_of_A"] = 0 if self.A is None else self.A.ctypes.data
+        self.struct["number_A"] = A if self.A is None else 0.0
+        self.struct["columns_of_A"] = 0 if self.A is None else self.A.ctypes.data
 
     def _set_drift(self, drift: Any, size: int) -> None:
-        struct = self.of
+        struct = self.struct
         if not drifts(drift):
             struct["drift_kind"] = NO_DRIFT
             return
@@ -77,7 +77,7 @@ class DenseRows(CoreRows):
         struct["drift"] = self.drift.ctypes.data
 
     def _copy_in(self, s: State) -> None:
-        struct, size = self.of, len(s.P)
+        struct, size = self.struct, len(s.P)
         self.P = as_rows(s.P)
         struct["P"], struct["form"] = self.P.ctypes.data, ROOT if s.is_root else PLAIN
         self._array("D", size)[:] = s.D
@@ -89,13 +89,13 @@ class DenseRows(CoreRows):
 
     def _view_of_w(self) -> Array:
         """w, heads×p."""
-        stride, start = int(self.of["stride"]), int(self.of["w"]) - self.block.ctypes.data
-        columns = int(self.of["scores"]["heads"])
+        stride, start = int(self.struct["stride"]), int(self.struct["w"]) - self.block.ctypes.data
+        columns = int(self.struct["scores"]["heads"])
         view = self.block.view(np.uint8)[start : start + columns * stride * self.dtype.itemsize]
         return view.view(self.dtype).reshape(columns, stride)[:, : len(self.template.w)]
 
     def _copy_out(self, s: State) -> None:
-        struct, size = self.of, len(s.P)
+        struct, size = self.struct, len(s.P)
         s.P, s.is_root = self.P[:size, :size], int(struct["form"]) == ROOT
         s.D, s.w = self._array("D", size).copy(), self.parameters()
         for name in NUMBERS:

@@ -149,12 +149,12 @@ class Estimator(BaseEstimator):
         Y: Array,
         sample_weight: object,
         heads: int | None,
-        anew: bool,
+        restart: bool,
         names: Array | None = None,
     ) -> None:
         """Learn rows, after those before, or as the first ones. names: the class of each head."""
         rows = Rows(X, Y, _weights(sample_weight, len(Y)))
-        if anew:
+        if restart:
             begun = Learned.begun(self._settings(X), rows, heads, self._amounts, names)
             self._learned, self.updates_ = begun
         else:

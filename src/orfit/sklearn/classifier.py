@@ -40,7 +40,7 @@ class ORFitClassifier(ClassifierMixin, Estimator):
 
         sample_weight: a row of weight v counts as v rows; one of weight 0 changes nothing.
         """
-        return self._update(X, y, None, sample_weight, anew=True)
+        return self._update(X, y, None, sample_weight, restart=True)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None
@@ -50,7 +50,7 @@ class ORFitClassifier(ClassifierMixin, Estimator):
         classes: those that `classes_` is to have, whether or not one has been seen; none are
         needed.
         """
-        return self._update(X, y, classes, sample_weight, anew=not self._began)
+        return self._update(X, y, classes, sample_weight, restart=not self._began)
 
     def decision_function(self, X: Any) -> Array:
         """The logarithm of how likely each class is, but for a constant, (n, k), in the order of
@@ -117,20 +117,20 @@ class ORFitClassifier(ClassifierMixin, Estimator):
         return found.astype(np.float64) if found.any(axis=1).all() else None
 
     def _update(
-        self, X: Any, y: Any, classes: Any, sample_weight: Any, anew: bool
+        self, X: Any, y: Any, classes: Any, sample_weight: Any, restart: bool
     ) -> "ORFitClassifier":
-        if not anew and classes is None and self._is_common(X):
+        if not restart and classes is None and self._is_common(X):
             known = self._known(y)
             if known is not None and len(known) == len(X):
-                self._learn(X, known, sample_weight, len(self._heads), anew, self._heads)
+                self._learn(X, known, sample_weight, len(self._heads), restart, self._heads)
                 return self
-        X, y = self._inputs(X, y=y, reset=anew)
+        X, y = self._inputs(X, y=y, reset=restart)
         check_classification_targets(y)
-        heads = np.array([], np.asarray(y).dtype) if anew else self._heads
+        heads = np.array([], np.asarray(y).dtype) if restart else self._heads
         for more in (y,) if classes is None else (classes, y):
             heads = _with(heads, np.unique(np.asarray(more)))
         Y = (y[:, None] == heads).astype(np.float64)
-        self._learn(X, Y, sample_weight, len(heads), anew, heads)
+        self._learn(X, Y, sample_weight, len(heads), restart, heads)
         return self
 
 

@@ -48,11 +48,11 @@ class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):
 
         sample_weight: a row of weight v counts as v rows; one of weight 0 changes nothing.
         """
-        return self._update(X, y, sample_weight, anew=True)
+        return self._update(X, y, sample_weight, restart=True)
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> "ORFitRegressor":
         """Learn these rows after those before, one after another."""
-        return self._update(X, y, sample_weight, anew=not self._began)
+        return self._update(X, y, sample_weight, restart=not self._began)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """The targets of rows; with `return_std` the pair of them and their standard deviations.
@@ -79,15 +79,15 @@ class ORFitRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def _single(self) -> bool:
         return self._learned.scaled.learner.model.heads is None
 
-    def _update(self, X: Any, y: Any, sample_weight: Any, anew: bool) -> "ORFitRegressor":
-        if anew or not (self._is_common(X) and self._is_target(y, len(X))):
-            X, y = self._inputs(X, y=y, reset=anew, multi_output=True, y_numeric=True)
+    def _update(self, X: Any, y: Any, sample_weight: Any, restart: bool) -> "ORFitRegressor":
+        if restart or not (self._is_common(X) and self._is_target(y, len(X))):
+            X, y = self._inputs(X, y=y, reset=restart, multi_output=True, y_numeric=True)
         heads = None if y.ndim == 1 else y.shape[1]
-        if not anew and heads != self._learned.scaled.learner.model.heads:
+        if not restart and heads != self._learned.scaled.learner.model.heads:
             before = "(n,)" if self._single else f"(n, {len(self.intercept_)})"
             raise ValueError(f"y must have shape {before}, as before; it has {y.shape}")
         Y = np.asarray(y, np.float64).reshape(len(y), -1)
-        self._learn(X, Y, sample_weight, heads, anew)
+        self._learn(X, Y, sample_weight, heads, restart)
         return self
 
     @staticmethod

@@ -157,21 +157,21 @@ class Session:
             X, Y = X[kept], Y[kept]
         if not len(X):
             return
-        phi, wanted, seen = self.features.make(X), self._wanted(Y), self.learner.seen
+        phi, labels, seen = self.features.make(X), self._labels_of(Y), self.learner.seen
         try:
-            made, std = self._learned(phi, wanted)
+            made, std = self._learned(phi, labels)
         except ValueError as error:
             row = int(kept[self.learner.seen - seen])
             raise StreamError(f"{where(row)}: {error}") from None
-        told = [made, *(self._of_rival(name, phi, wanted) for name in self.rivals)]
-        told += [self._in_units(each.made(Y)) for each in self.baselines]
+        results = [made, *(self._of_rival(name, phi, labels) for name in self.rivals)]
+        results += [self._in_units(each.made(Y)) for each in self.baselines]
         truth = self._in_units(Y)
-        self.scores.add(truth, told, (np.abs(truth - made) <= SIGMAS * std).astype(float))
+        self.scores.add(truth, results, (np.abs(truth - made) <= SIGMAS * std).astype(float))
         latest = np.column_stack([each[-LATEST:, 0] for each in (truth, made, std)])
         latest[:, 2] = np.fmin(latest[:, 2], LARGEST)
         self.latest = np.vstack([self.latest, latest])[-LATEST:]
 
-    def _wanted(self, Y: Array) -> Array:
+    def _labels_of(self, Y: Array) -> Array:
         """Labels as the learners take them; of a class that was never seen, all were 0 so far."""
         if not self.classify:
             return Y[:, 0] if self.learner.model.heads is None else Y
@@ -181,23 +181,23 @@ class Session:
                 learner.grow(heads=count)
         return one_hot(Y, count)
 
-    def _learned(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
+    def _learned(self, phi: Array, labels: Array) -> tuple[Array, Array]:
         """What was predicted of each row before it was learned, and the standard deviation."""
         learner = self.learner
         if len(learner.candidates) == 1 and validation.finite(phi):  # else a row is refused
-            updates, scales = learner.learn_each_with_scale(phi, wanted)
+            updates, scales = learner.learn_each_with_scale(phi, labels)
             made = updates.prediction.reshape(len(phi), -1)
             std = np.sqrt(scales * updates.variance[:, None])
         else:
-            made, std = self._learned_one_by_one(phi, wanted)
+            made, std = self._learned_one_by_one(phi, labels)
         if self.classify:
             return _decided(made), std
         return self._in_units(made), std * self.encoding.target.scale
 
-    def _learned_one_by_one(self, phi: Array, wanted: Array) -> tuple[Array, Array]:
+    def _learned_one_by_one(self, phi: Array, labels: Array) -> tuple[Array, Array]:
         """The same in what the learner takes, where candidates are compared."""
         learner, predictions, deviations = self.learner, [], []
-        for x, y in zip(phi, wanted, strict=True):
+        for x, y in zip(phi, labels, strict=True):
             scale = learner.scale  # before the row: a scale belongs to the candidate in use
             update = learner.learn(x, y)
             predictions.append(update.prediction)
@@ -205,12 +205,12 @@ class Session:
         made, std = (np.reshape(rows, (len(phi), -1)) for rows in (predictions, deviations))
         return made, std
 
-    def _of_rival(self, name: str, phi: Array, wanted: Array) -> Array:
+    def _of_rival(self, name: str, phi: Array, labels: Array) -> Array:
         """The same of another; one that has left the finite numbers predicts the mean."""
-        made = np.zeros((len(phi), wanted.shape[1] if wanted.ndim > 1 else 1))
+        made = np.zeros((len(phi), labels.shape[1] if labels.ndim > 1 else 1))
         if name not in self.out:
             try:
-                made = self.rivals[name].learn_each(phi, wanted).prediction.reshape(made.shape)
+                made = self.rivals[name].learn_each(phi, labels).prediction.reshape(made.shape)
             except ValueError:
                 self.out[name] = self.rows
             if np.abs(made).max(initial=0.0) > DIVERGED:

@@ -212,6 +212,12 @@ class GainLearner(Learner):
     def drift(self, drift: object) -> None:
         self._change(self._set, None, None, self.memory.check_drift(drift, self.model.size))
 
+    def _implied_noise(
+        self, noise: float | None, forgettings: tuple[float, ...] | None
+    ) -> float | None:
+        """The noise after a change of settings; None if it stays."""
+        return noise
+
     def _set(
         self,
         noise: float | None = None,
@@ -224,6 +230,7 @@ class GainLearner(Learner):
         own: attributes of a subclass that belong to a setting.
         """
         s, before = State(**vars(self._cell.state)), self.candidates.forgettings
+        noise = self._implied_noise(noise, forgettings)
         forgettings = before if forgettings is None else forgettings
         noise = self.candidates.noise(s) if noise is None else noise
         drift = self._drift if drift is None else drift

@@ -1,7 +1,5 @@
 """Recursive least squares, linear and linearised: the whole P."""
 
-from typing import Any
-
 from orfit import validation
 from orfit.learners.gain import GainLearner
 from orfit.memory import Dense, Memory
@@ -70,15 +68,10 @@ class NTKRLS(GainLearner):
                 "RLS counts in units of the noise: divide the prior by it, or take EKF(noise=…)"
             )
 
-    def _set(
-        self,
-        noise: float | None = None,
-        forgettings: tuple[float, ...] | None = None,
-        drift: Any = None,
-        **own: Any,
-    ) -> None:
-        noise = noise if forgettings is None else self._of_limit(forgettings[0])
-        super()._set(noise, forgettings, drift, **own)
+    def _implied_noise(
+        self, noise: float | None, forgettings: tuple[float, ...] | None
+    ) -> float | None:
+        return noise if forgettings is None else self._of_limit(forgettings[0])
 
 
 class RLS(NTKRLS):
